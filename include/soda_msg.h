@@ -24,7 +24,8 @@
  *                   ... an error ...
  *   soda_msg_end(job);
  *
- * The agent must have memory for this: soda-dpu-agent --msg-memory SIZE.  Link with libsoda-msg;
+ * The agent must have memory for this: soda-dpu-agent --msg-memory SIZE; or there is none, and
+ * threads of each rank's process route (soda_msg_start.routing).  Link with libsoda-msg;
  * neither soda_init() nor libsoda is needed.
  *
  * A rank whose messages are not pulled holds up those who push to it, by -EAGAIN.  Who gets -EAGAIN
@@ -84,6 +85,14 @@ struct soda_msg_start {
 	 */
 	const char *agents;
 	const char *places;
+	/*
+	 * Who routes: "agent"; or "process": threads of this process, and of that of each other
+	 * rank, of at most 64, without any agent.  Then agents (or the host file, or Slurm's
+	 * nodes) say where these find each other: its address is that of an agent's first rank,
+	 * and the ports behind it, or the names with .1, .2 ... of shm, those of its others.
+	 * Where none is named all ranks are on this machine.  NULL: SODA_MSG_ROUTING, or "agent".
+	 */
+	const char *routing;
 };
 
 /* What soda_msg_pull() gives: readable until the next soda_msg_pull(). */
@@ -117,18 +126,20 @@ struct soda_msg_stats {
 
 /*
  * Join a job, and wait until all of its ranks have.  how NULL: as the environment says.  *job_p is
- * the caller's until soda_msg_end().  Starts two threads.  -EINVAL: no such agent, rank or name, or
+ * the caller's until soda_msg_end().  Starts two threads; with routing in this process also two for
+ * each other rank, and a few.  -EINVAL: no such agent, rank or name, or
  * others of this job say another number of ranks; -EACCES: a job of this name has another key, or
  * is another user's, or others may read SODA_MSG_KEY_FILE; -EBUSY: this rank is there already;
  * -ENOSPC: the agent has no memory for so many ranks; -ETIMEDOUT: ranks have not come, the sentence
  * says which; -ENOTSUP: the agent routes no messages; -ECONNREFUSED, -ENOENT...: it is not there;
- * -ENOMEM.
+ * -EADDRINUSE: with routing in this process, somebody else listens at its address; -ENOMEM.
  */
 SODA_API int soda_msg_start(const struct soda_msg_start *how, struct soda_msg_job **job_p);
 /*
  * Leave the job.  Where a phase is under way that breaks it off for the others; not, where this
- * rank has been told its end (-ENODATA of soda_msg_pull()).  May take a second. No other call with
- * this job may be under way. NULL: nothing.
+ * rank has been told its end (-ENODATA of soda_msg_pull()).  May take a second; with routing in
+ * this process 5, where another rank is out of reach.  No other call with this job may be under
+ * way. NULL: nothing.
  */
 SODA_API void soda_msg_end(struct soda_msg_job *job);
 SODA_API unsigned soda_msg_rank(const struct soda_msg_job *job);

@@ -52,7 +52,7 @@ static int come_back(struct soda_msg_job *job, enum soda_msg_role role, uint64_t
 	if (!set_conn(job, role, NULL))
 		return -ENOTCONN;
 	while (soda_msg_now_ns() < until_ns) {
-		ret = soda_msg_connect(job->agent, job->join[role - 1], job->join_bytes,
+		ret = soda_msg_connect(job, job->join[role - 1], job->join_bytes,
 				       SODA_MSG_LINK_CONNECT_MS, &conn, why);
 		if (ret == 0)
 			return set_conn(job, role, conn) ? 0 : -ENOTCONN;

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "wire/messages.h"
@@ -358,4 +360,157 @@ int soda_hosts_find(uint32_t ranks, struct soda_hosts *hosts_p, struct soda_why 
 	ret = soda_hosts_read(file, path, ranks, hosts_p, why);
 	fclose(file);
 	return ret;
+}
+
+/* Routers */
+
+/* The k-th address behind one; up to a ?, behind which a decorator's rules are. */
+static int put_behind(FILE *out, const char *address, size_t bytes, uint32_t k,
+		      struct soda_why *why)
+{
+	size_t n = strcspn(address, "?"), host;
+	uint32_t port;
+	const char *at;
+
+	n = n < bytes ? n : bytes;
+	for (host = n; host && isdigit((unsigned char)address[host - 1]); host--)
+		;
+	at = address + host;
+	port = number(&at, 65535);
+	if (!k)
+		fprintf(out, "%.*s", (int)bytes, address);
+	else if (memmem(address, n, "shm://", 6))
+		fprintf(out, "%.*s.%u%.*s", (int)n, address, k, (int)(bytes - n), address + n);
+	else if (!host || address[host - 1] != ':' || !port || port + k > 65535)
+		return fail(why, "%.*s: %u ports behind it there is none for a rank's router",
+			    (int)n, address, k);
+	else
+		fprintf(out, "%.*s%u%.*s", (int)host, address, port + k, (int)(bytes - n),
+			address + n);
+	return 0;
+}
+
+static int put_routers(FILE *out, const char *agents, const uint8_t *places, uint32_t ranks,
+		       struct soda_why *why)
+{
+	uint32_t behind[SODA_MSG_AGENTS] = { 0 };
+
+	for (uint32_t i = 0; i < ranks; i++) {
+		uint32_t agent = places ? places[i] : 0;
+		const char *at = agents;
+		int ret;
+
+		for (uint32_t k = agent; k; k--)
+			at = strchr(at, ',') + 1;
+		if (i)
+			fputc(',', out);
+		ret = put_behind(out, at, strcspn(at, ","), behind[agent]++, why);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+/* What is written into a text, by whatever writes it. */
+static int take_text(int ret, FILE *out, char **text, char **list_p, struct soda_why *why)
+{
+	if (fclose(out) && ret == 0)
+		ret = no_memory(why);
+	if (ret < 0)
+		free(*text);
+	else
+		*list_p = *text;
+	return ret;
+}
+
+static int check_routers(uint32_t ranks, struct soda_why *why)
+{
+	if (ranks <= SODA_MSG_AGENTS)
+		return 0;
+	return fail(why,
+		    "SODA_MSG_ROUTING=process is for at most %u ranks, and the job has %u: more"
+		    " need agents",
+		    SODA_MSG_AGENTS, ranks);
+}
+
+int soda_hosts_routers(const char *agents, const uint8_t *places, uint32_t ranks, char **list_p,
+		       struct soda_why *why)
+{
+	int ret = check_routers(ranks, why);
+	char *text = NULL;
+	size_t bytes;
+	FILE *out;
+
+	if (ret < 0)
+		return ret;
+	out = open_memstream(&text, &bytes);
+	if (!out)
+		return no_memory(why);
+	return take_text(put_routers(out, agents, places, ranks, why), out, &text, list_p, why);
+}
+
+/* The directory, which is made where there is none. */
+static int own_directory(char *path, size_t room, struct soda_why *why)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct stat st;
+
+	snprintf(path, room, "%s/soda-msg-%u", tmp && *tmp == '/' ? tmp : "/tmp",
+		 (unsigned)geteuid());
+	if ((mkdir(path, 0700) && errno != EEXIST) || lstat(path, &st)) {
+		int ret = -errno;
+
+		fail(why, "%.100s, for the sockets of ranks' routers: %s", path,
+		     soda_strerror(ret));
+		return ret;
+	}
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077))
+		return 0;
+	fail(why,
+	     "%.100s, for the sockets of ranks' routers, is not a directory of yours alone: remove"
+	     " it, or name addresses by SODA_MSG_AGENTS",
+	     path);
+	return -EACCES;
+}
+
+/* Whether a launcher says that this machine has other ranks than all. */
+static bool are_elsewhere(uint32_t ranks)
+{
+	static const char *const here[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS" };
+	const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+
+	for (unsigned i = 0; i < sizeof(here) / sizeof(here[0]); i++) {
+		const char *n = getenv(here[i]);
+
+		if (n && *n && strtoul(n, NULL, 10) != ranks)
+			return true;
+	}
+	return nodes && *nodes && strtoul(nodes, NULL, 10) != 1;
+}
+
+int soda_hosts_here(const char *job, uint32_t ranks, char **list_p, struct soda_why *why)
+{
+	uint64_t name = 0xcbf29ce484222325; /* FNV-1a: a file's name, of any job's */
+	int ret = check_routers(ranks, why);
+	char path[108], *text = NULL;
+	size_t bytes;
+	FILE *out;
+
+	if (ret == 0 && are_elsewhere(ranks))
+		return fail(why,
+			    "SODA_MSG_ROUTING=process, and ranks on several machines: name their"
+			    " addresses by SODA_MSG_HOSTS, or SODA_MSG_PORT under srun");
+	if (ret == 0)
+		ret = own_directory(path, sizeof(path), why);
+	if (ret < 0)
+		return ret;
+	for (const char *at = job; *at; at++)
+		name = (name ^ (uint8_t)*at) * 0x100000001b3;
+	out = open_memstream(&text, &bytes);
+	if (!out)
+		return no_memory(why);
+	for (uint32_t i = 0; i < ranks; i++)
+		fprintf(out, "%sshm://%s/%016llx.%u", i ? "," : "", path, (unsigned long long)name,
+			i);
+	return take_text(0, out, &text, list_p, why);
 }

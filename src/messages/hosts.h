@@ -42,4 +42,21 @@ int soda_hosts_read(FILE *file, const char *name, uint32_t ranks, struct soda_ho
 int soda_hosts_expand(const char *nodes, const char *tasks, uint32_t port, uint32_t ranks,
 		      struct soda_hosts *hosts_p, struct soda_why *why);
 
+/*
+ * Where each rank's own router is, where programs route their messages themselves.  agents: their
+ * list, each of which stands for its ranks' routers; places: which of them is that of each rank,
+ * NULL: there is one.  Its first rank listens at the address itself, and the k-th behind that at
+ * the k-th port behind it, or, of shm, at its name with .k behind it.  The caller frees *list_p,
+ * which is as SODA_MSG_AGENTS.  -EINVAL, -ENOMEM.
+ */
+int soda_hosts_routers(const char *agents, const uint8_t *places, uint32_t ranks, char **list_p,
+		       struct soda_why *why);
+/*
+ * The same where no address is named, and all ranks are on this machine: sockets in a directory
+ * that only this user can enter, in TMPDIR or /tmp, with names that follow from the job's.
+ * -EINVAL: a launcher says that ranks are on other machines, too; -EACCES: the directory is
+ * another user's, or others may enter it; errors of mkdir(2).
+ */
+int soda_hosts_here(const char *job, uint32_t ranks, char **list_p, struct soda_why *why);
+
 #endif

@@ -19,6 +19,7 @@
 #include "base/wait.h"
 #include "messages/hosts.h"
 #include "messages/launch.h"
+#include "messages/router.h"
 #include "wire/field.h"
 
 /* Errors */
@@ -129,19 +130,27 @@ struct how {
 	size_t shape_bytes;
 	const char *name, *key;
 	uint32_t rank, ranks, timeout_ms;
+	bool routes;			   /* messages are routed in this process */
+	char listen[SODA_ADDRESS_MAX + 1]; /* where, for other ranks' routers; "": there are none */
 	struct soda_launch_sizes sizes;
 	char found_name[SODA_WIRE_MAX_NAME + 1], found_key[SODA_LAUNCH_KEY_MAX + 1];
 };
 
-static int set_agent(struct how *how, const char *agent, size_t bytes)
+/* The address, in full. */
+static int copy_address(const char *agent, size_t bytes, char address[SODA_ADDRESS_MAX + 1])
 {
 	char text[SODA_ADDRESS_MAX + 8];
 
 	snprintf(text, sizeof(text), "%.*s", (int)bytes, agent);
-	if (bytes >= sizeof(text) || soda_address_of(text, how->agent) < 0)
+	if (bytes >= sizeof(text) || soda_address_of(text, address) < 0)
 		return soda_msg_failed(-EINVAL, "an agent's address has at most %d bytes",
 				       SODA_ADDRESS_MAX);
 	return 0;
+}
+
+static int set_agent(struct how *how, const char *agent, size_t bytes)
+{
+	return copy_address(agent, bytes, how->agent);
 }
 
 static const char *either(const char *said, const char *name)
@@ -223,13 +232,10 @@ static int find_shape(struct how *how, const char *list, const char *places)
 	return 0;
 }
 
-/* The agents of the job, and ours. After ranks are known. */
-static int set_agents(const struct soda_msg_start *said, struct how *how, const char *list,
-		      const char *places)
+/* The list of agents, and which is whose. After ranks are known. */
+static int set_list(struct how *how, const char *list, const char *places)
 {
-	const char *agent = either(said->agent, "SODA_MSG_AGENT");
 	size_t bytes;
-	int ret = 0;
 
 	how->agents = 1;
 	for (const char *at = list; at && *at; at += bytes + (at[bytes] == ',')) {
@@ -241,8 +247,17 @@ static int set_agents(const struct soda_msg_start *said, struct how *how, const 
 	if (how->agents > SODA_MSG_AGENTS)
 		return soda_msg_failed(-EINVAL, "a job has at most %u agents, not %u",
 				       SODA_MSG_AGENTS, how->agents);
-	if (how->agents > 1)
-		ret = find_shape(how, list, places);
+	return how->agents > 1 ? find_shape(how, list, places) : 0;
+}
+
+/* The agents of the job, and ours. */
+static int set_agents(const struct soda_msg_start *said, struct how *how, const char *list,
+		      const char *places)
+{
+	const char *agent = either(said->agent, "SODA_MSG_AGENT");
+	size_t bytes;
+	int ret = set_list(how, list, places);
+
 	if (ret < 0)
 		return ret;
 	if (agent)
@@ -257,6 +272,61 @@ static int set_agents(const struct soda_msg_start *said, struct how *how, const 
 						" SODA_MSG_AGENT or SODA_MSG_HOSTS");
 }
 
+/* Where this rank's router listens: as others know it, without a decorator, or as it is told. */
+static int set_listen(struct how *how, const char *list)
+{
+	static const char decorator[] = "fault+";
+	const char *said = either(NULL, "SODA_MSG_LISTEN"), *at = said;
+	size_t bytes = said ? strlen(said) : 0;
+
+	if (how->ranks == 1)
+		return 0;
+	if (!said) {
+		at = nth_address(list, how->rank, &bytes);
+		at += !strncmp(at, decorator, sizeof(decorator) - 1) ? sizeof(decorator) - 1 : 0;
+		bytes = strcspn(at, ",?");
+	}
+	return copy_address(at, bytes, how->listen);
+}
+
+/* Each rank is its own agent: a list of agents stands for their ranks' routers. */
+static int set_routers(struct how *how, const char *list, const char *places)
+{
+	struct soda_why why = { "" };
+	char *routers = NULL;
+	int ret;
+
+	ret = set_list(how, list, places);
+	if (ret < 0)
+		return ret;
+	ret = list ? soda_hosts_routers(list, how->shape, how->ranks, &routers, &why)
+		   : soda_hosts_here(how->name, how->ranks, &routers, &why);
+	free(how->shape);
+	how->shape = NULL;
+	how->shape_bytes = 0;
+	if (ret < 0)
+		return soda_msg_failed(ret, "%s", why.text);
+	ret = set_list(how, routers, NULL);
+	if (ret == 0)
+		ret = set_listen(how, routers);
+	free(routers);
+	return ret;
+}
+
+/* Whether this process routes its messages. */
+static int find_routing(const struct soda_msg_start *said, struct how *how)
+{
+	const char *routing = either(said->routing, "SODA_MSG_ROUTING");
+
+	how->routes = routing && !strcmp(routing, "process");
+	if (!routing || how->routes || !strcmp(routing, "agent"))
+		return 0;
+	return soda_msg_failed(-EINVAL,
+			       "messages are routed by an \"agent\" or in the \"process\""
+			       ", not \"%.40s\": see SODA_MSG_ROUTING",
+			       routing);
+}
+
 /* The same, out of a host file or Slurm's nodes where nobody names them. */
 static int find_agents(const struct soda_msg_start *said, struct how *how)
 {
@@ -268,7 +338,9 @@ static int find_agents(const struct soda_msg_start *said, struct how *how)
 
 	if (ret < 0)
 		return soda_msg_failed(ret, "%s", why.text);
-	ret = set_agents(said, how, list ? list : hosts.agents, places ? places : hosts.places);
+	list = list ? list : hosts.agents;
+	places = places ? places : hosts.places;
+	ret = how->routes ? set_routers(how, list, places) : set_agents(said, how, list, places);
 	free(hosts.agents);
 	free(hosts.places);
 	return ret;
@@ -317,7 +389,8 @@ static int find_how(const struct soda_msg_start *said, struct how *how)
 				       "rank %u of %u: ranks are 0 to one less than their"
 				       " number, which is at most %u",
 				       how->rank, how->ranks, SODA_MSG_RANKS_MAX);
-	return find_agents(said, how);
+	ret = find_routing(said, how);
+	return ret < 0 ? ret : find_agents(said, how);
 }
 
 /* The key's string, as so many bytes: not a hash that keeps secrets, and it need not be one. */
@@ -364,7 +437,7 @@ static uint8_t *make_join(const struct how *how, uint64_t life, enum soda_msg_ro
 	return body;
 }
 
-int soda_msg_connect(const char *agent, const void *join, size_t bytes, int timeout_ms,
+int soda_msg_connect(const struct soda_msg_job *job, const void *join, size_t bytes, int timeout_ms,
 		     struct soda_conn **conn_p, struct soda_why *why)
 {
 	struct iovec iov = { (void *)(uintptr_t)join, bytes };
@@ -375,7 +448,9 @@ int soda_msg_connect(const char *agent, const void *join, size_t bytes, int time
 	struct soda_conn *conn;
 	uint8_t reply[4];
 	size_t n = 0;
-	int ret = soda_conn_join_as_told(agent, &opt, &conn, &welcome, why);
+	/* what the environment says of keys is not for this process's own router */
+	int ret = job->router ? soda_conn_join_with(job->agent, &opt, &conn, &welcome, why)
+			      : soda_conn_join_as_told(job->agent, &opt, &conn, &welcome, why);
 
 	if (ret < 0)
 		return ret;
@@ -401,7 +476,7 @@ static int connect_one(struct soda_msg_job *job, const struct how *how, enum sod
 		free(body);
 		return soda_msg_failed(-ENOMEM, "no memory for a job");
 	}
-	ret = soda_msg_connect(how->agent, body, bytes, 0, conn_p, &why);
+	ret = soda_msg_connect(job, body, bytes, 0, conn_p, &why);
 	free(body);
 	if ((ret == -ENOTSUP && strncmp(why.text, "messages:", 9) != 0) || ret == -EPROTO)
 		return soda_msg_failed(-ENOTSUP,
@@ -532,6 +607,7 @@ static void destroy(struct soda_msg_job *job)
 {
 	soda_conn_close(job->push_conn);
 	soda_conn_close(job->pull_conn);
+	soda_msg_router_close(job->router);
 	if (soda_msg_has_rings(job))
 		soda_rings_unmap(&job->rings);
 	else if (job->slots)
@@ -553,10 +629,27 @@ static void destroy(struct soda_msg_job *job)
 	free(job);
 }
 
-static int set_up(struct soda_msg_job *job, const struct how *how)
+/* The router of this process is its agent. */
+static int start_router(struct soda_msg_job *job, struct how *how)
 {
-	int ret = connect_one(job, how, SODA_MSG_PUSHES, &job->push_conn);
+	struct soda_why why = { "" };
+	int ret = soda_msg_router_open(*how->listen ? how->listen : NULL, how->ranks, &job->router,
+				       &why);
 
+	if (ret < 0)
+		return soda_msg_failed(ret, "rank %u cannot route messages: %s", how->rank,
+				       *why.text ? why.text : soda_strerror(ret));
+	snprintf(how->agent, sizeof(how->agent), "%s", soda_msg_router_address(job->router));
+	return 0;
+}
+
+static int set_up(struct soda_msg_job *job, struct how *how)
+{
+	int ret = how->routes ? start_router(job, how) : 0;
+
+	memcpy(job->agent, how->agent, sizeof(job->agent));
+	if (ret == 0)
+		ret = connect_one(job, how, SODA_MSG_PUSHES, &job->push_conn);
 	if (ret == 0)
 		ret = take_rings(job);
 	if (ret == 0)
@@ -627,7 +720,6 @@ SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_j
 	job->flush_ns = how.sizes.flush_us * 1000ull;
 	job->packet_bytes = how.sizes.packet_bytes;
 	job->lane_slots = how.sizes.slots;
-	memcpy(job->agent, how.agent, sizeof(job->agent));
 	soda_quick_init(&job->quick);
 	pthread_mutex_init(&job->lock, NULL);
 	soda_cond_init(&job->work);

@@ -11,6 +11,7 @@
  *   rings.c     memory that the agent has mapped, too, where it is on this machine
  *   launch.c    which rank this is, as mpirun, srun or soda msg run says
  *   hosts.c     where agents are, as a host file or Slurm says
+ *   router.c    a router in this process, in place of an agent
  *
  * One lock a job, held for pointer changes and copies of single messages, and across no call.
  */
@@ -144,6 +145,7 @@ struct soda_msg_job {
 	_Atomic uint64_t ranges, ranges_bytes; /* of the rings that were read */
 	uint8_t *given;			       /* a large message that the program has */
 
+	struct soda_msg_router *router;	  /* in this process; NULL: an agent routes. Constant */
 	char agent[SODA_ADDRESS_MAX + 1]; /* set before the threads start, then constant */
 	uint8_t *join[2]; /* JOINs of a client that comes back, by role - 1: likewise */
 	size_t join_bytes;
@@ -167,10 +169,10 @@ int soda_msg_error_locked(const struct soda_msg_job *job);
 void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why);
 uint64_t soda_msg_now_ns(void);
 /*
- * Connect, and say this JOIN. timeout_ms 0: as long as such things may take.  0, with the
- * connection; errors of soda_conn_join() and of the call.
+ * Connect to the job's agent, and say this JOIN. timeout_ms 0: as long as such things may take.  0,
+ * with the connection; errors of soda_conn_join() and of the call.
  */
-int soda_msg_connect(const char *agent, const void *join, size_t bytes, int timeout_ms,
+int soda_msg_connect(const struct soda_msg_job *job, const void *join, size_t bytes, int timeout_ms,
 		     struct soda_conn **conn_p, struct soda_why *why);
 /* There is news for the program. */
 void soda_msg_news_locked(struct soda_msg_job *job);

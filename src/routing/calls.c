@@ -6,8 +6,11 @@
 #include <stdio.h>
 
 #include "base/limits.h"
+#include "base/wait.h"
 #include "routing/jobs_impl.h"
 #include "wire/field.h"
+
+enum { OWN_BYTES = 16 << 20 }; /* of inboxes, in a router of one rank's own */
 
 static int check_version(uint32_t version, struct soda_reply *reply)
 {
@@ -353,6 +356,25 @@ void soda_router_forget(struct soda_router_client *c)
 int soda_router_start(struct soda_router *r, uint64_t budget, const struct soda_msg_tuning *tuning)
 {
 	return soda_msg_jobs_init(&r->jobs, budget, tuning);
+}
+
+uint64_t soda_router_budget(uint32_t ranks)
+{
+	uint64_t inboxes = (uint64_t)ranks * SODA_MSG_INBOX_LEAST;
+
+	/* every rank's inbox is taken, and rings for each are looked for (jobs.c) */
+	return (inboxes < OWN_BYTES ? OWN_BYTES : inboxes) + ranks * soda_msg_rings_bytes(ranks);
+}
+
+void soda_router_drain(struct soda_router *r)
+{
+	struct timespec end = soda_wait_until(SODA_MSG_GOODBYE_MS);
+	struct soda_msg_jobs *all = &r->jobs;
+
+	pthread_mutex_lock(&all->lock);
+	while (all->threads && !pthread_cond_timedwait(&all->fewer, &all->lock, &end))
+		;
+	pthread_mutex_unlock(&all->lock);
 }
 
 void soda_router_stop(struct soda_router *r)

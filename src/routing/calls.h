@@ -47,6 +47,13 @@ struct soda_router_client {
 
 /* With so much memory for inboxes. *r is zeroed memory. Starts a thread. 0, negative errno. */
 int soda_router_start(struct soda_router *r, uint64_t budget, const struct soda_msg_tuning *tuning);
+/* The memory that a router needs whose jobs have one rank here, of so many. */
+uint64_t soda_router_budget(uint32_t ranks);
+/*
+ * All ranks here have left their jobs: wait until links have said so, for SODA_MSG_GOODBYE_MS at
+ * most, while other routers may still call.
+ */
+void soda_router_drain(struct soda_router *r);
 /*
  * When all clients have been forgotten; waits for links to end, at most SODA_MSG_PATIENCE_MS and
  * a little. Nothing happens where it was not started.

@@ -221,7 +221,7 @@ class Command(unittest.TestCase):
         app = {"app": "sssp", "mode": "shared", "ranks": 4, "seconds": 3.0, "messages": 7, "bytes": 56, "mc_ratio": 2.0,
                "verified": True}
         document = {"format": "soda-bench-messages", "version": 1, "rates": [rate],
-                    "apps": [app, {**app, "mode": "own", "seconds": 2.5}, {**app, "mode": "private", "seconds": 3.5}],
+                    "apps": [app, {**app, "mode": "own", "seconds": 2.5}, {**app, "mode": "process", "seconds": 3.5}],
                     "sweeps": [{"sweep": "flush_us", "value": 50, "messages_per_s": 2.5e6}]}
         status, out, _ = self.run_command(self.write("m.json", document))
         self.assertEqual(status, 0)

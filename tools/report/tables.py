@@ -79,9 +79,9 @@ def _message_apps(path, document):
     for run in document["apps"]:
         apps.setdefault((run["app"], run["ranks"]), {})[run["mode"]] = run
     for (app, ranks), modes in apps.items():
-        shared, own, private = (modes.get(mode, {}).get("seconds") for mode in ("shared", "own", "private"))
+        shared, own, process = (modes.get(mode, {}).get("seconds") for mode in ("shared", "own", "process"))
         ratio = next(iter(modes.values()))["mc_ratio"]
-        yield (os.path.basename(path), app, str(ranks), _real(private), _real(shared), _real(own), _real(ratio, 2),
+        yield (os.path.basename(path), app, str(ranks), _real(process), _real(shared), _real(own), _real(ratio, 2),
                _real(None if ratio is None else (ratio + 1) / max(ratio, 1), 2),
                _real(shared / own if shared and own else None, 2),
                "yes" if all(run["verified"] for run in modes.values()) else "**no**")

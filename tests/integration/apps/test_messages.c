@@ -111,6 +111,15 @@ static void all_are_right_by_tcp(void **state)
 	}
 }
 
+/* Without an agent: each rank's process routes, and these reach each other by shm and by tcp. */
+static void all_are_right_in_their_processes(void **state)
+{
+	for (unsigned i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++) {
+		run_all(rank_counts[i], "--routing=process", "--links=shm");
+		run_all(rank_counts[i], "--routing=process", "--links=tcp");
+	}
+}
+
 /* The complete graph of 30 vertices, behind 100 ids that nobody has, edges in one direction. */
 static void known_graph(void **state)
 {
@@ -203,6 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_are_right_by_shm),
 		cmocka_unit_test(all_are_right_by_tcp),
+		cmocka_unit_test(all_are_right_in_their_processes),
 		cmocka_unit_test(known_graph),
 		cmocka_unit_test(published_graph),
 		cmocka_unit_test(refused),

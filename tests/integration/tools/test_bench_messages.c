@@ -184,7 +184,7 @@ static void test_apps(void **state)
 
 		assert_string_equal(json_string_value(json_object_get(row, "app")), "histogram");
 		assert_string_equal(json_string_value(json_object_get(row, "mode")),
-				    ((const char *const[]){ "shared", "own", "private" })[i]);
+				    ((const char *const[]){ "shared", "own", "process" })[i]);
 		assert_int_equal(count(row, "ranks"), 2);
 		positive(row, "seconds");
 		assert_true(count(row, "messages") >= 2000000);

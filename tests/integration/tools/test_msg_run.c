@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tool.h"
@@ -193,8 +194,68 @@ static void test_fails(void **state)
 	assert_non_null(strstr(run.err, "rank 1 "));
 }
 
+/*
+ * Two ranks by the environment alone, as mpirun and srun have it: both are here, or where a list
+ * says.  What a command sets for the shell is taken back first.
+ */
+static void run_two(const char *variable, const char *value)
+{
+	static const char script[] =
+		"unset SODA_MSG_AGENT SODA_MSG_AGENTS; export SODA_MSG_RANKS=2 "
+		"SODA_MSG_JOB=two-here"
+		" SODA_MSG_ROUTING=process \"$1=$2\"; p=; for i in 0 1; do SODA_MSG_RANK=$i \"$0\""
+		" 20000 & p=\"$p $!\"; done; for i in $p; do wait $i || exit 1; done";
+
+	MSG_RUN("-n", "1", "--", "sh", "-c", script, histogram(), variable, value);
+}
+
+/* Without an agent, each rank's process routes. */
+static void test_process(void **state)
+{
+	char dir[] = "/tmp/soda-msg-run-XXXXXX", path[64], list[80];
+
+	MSG_RUN("-n", "1", "--routing", "process", "--", histogram(), "20000");
+	counted("histogram: 1 ranks, 20000 keys: ");
+	MSG_RUN("-n", "3", "--routing", "process", "--links", "tcp", "--", histogram(), "20000");
+	counted("histogram: 3 ranks, 60000 keys: ");
+	/* one that is killed is named */
+	MSG_RUN("-n", "3", "--routing", "process", "--", "sh", "-c",
+		"test $SODA_MSG_RANK = 1 || exec \"$0\" 1000000000; \"$0\" 1000000000 & sleep 1;"
+		" kill -9 $!; wait; exit 9",
+		histogram());
+	assert_true(run.status == 9 || run.status == 1);
+	assert_non_null(strstr(run.err, "of rank 1 "));
+
+	assert_non_null(mkdtemp(dir));
+	run_two("TMPDIR", dir);
+	counted("histogram: 2 ranks, 40000 keys: ");
+	snprintf(path, sizeof(path), "%s/soda-msg-%u", dir, (unsigned)geteuid());
+	assert_int_equal(rmdir(path), 0); /* it was there, and no socket has stayed */
+	assert_int_equal(mkdir(path, 0755), 0);
+	run_two("TMPDIR", dir);
+	check_status(1);
+	assert_non_null(strstr(run.err, "is not a directory of yours alone"));
+	assert_int_equal(rmdir(path), 0);
+	snprintf(list, sizeof(list), "shm://%s/a", dir); /* the second rank's is a.1 */
+	run_two("SODA_MSG_AGENTS", list);
+	counted("histogram: 2 ranks, 40000 keys: ");
+	assert_int_equal(rmdir(dir), 0);
+	/* where another one listens */
+	run_two("SODA_MSG_LISTEN", "tcp://203.0.113.1:1");
+	check_status(1);
+	assert_non_null(strstr(run.err, " cannot route messages: "));
+}
+
 static void test_refused(void **state)
 {
+	MSG_RUN("-n", "2", "--routing", "router", "--", "true");
+	refused(2, "--routing is agent or process");
+	MSG_RUN("-n", "2", "--routing", "process", "--nodes", "2", "--", "true");
+	refused(2, "there are no agents");
+	MSG_RUN("-n", "65", "--routing", "process", "--", "true");
+	refused(2, "at most 64 ranks");
+	MSG_RUN("-n", "2", "--routing", "process", "--links", "net", "--", "true");
+	refused(2, "--links of shm or tcp");
 	MSG_RUN("-n", "2");
 	refused(2, "which program?");
 	MSG_RUN("-n", "0", "--", "true");
@@ -224,7 +285,8 @@ int main(void)
 		cmocka_unit_test(test_histogram), cmocka_unit_test(test_agent),
 		cmocka_unit_test(test_nodes),	  cmocka_unit_test(test_net),
 		cmocka_unit_test(test_agents),	  cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_fails),	  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_fails),	  cmocka_unit_test(test_process),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "messages/hosts.h"
 
@@ -177,12 +180,86 @@ static void environment(void **state)
 	assert_int_equal(soda_hosts_find(2, &found, &why), -EISDIR);
 }
 
+static void routers_are(const char *agents, const uint8_t *places, uint32_t ranks,
+			const char *expected)
+{
+	char *list = NULL;
+
+	if (soda_hosts_routers(agents, places, ranks, &list, &why))
+		fail_msg("%s", why.text);
+	assert_string_equal(list, expected);
+	free(list);
+}
+
+/* An agent's address stands for its ranks' routers. */
+static void routers(void **state)
+{
+	const uint8_t places[] = { 0, 0, 1, 0, 1 };
+	char *list = NULL;
+
+	routers_are("tcp://a:7500", NULL, 1, "tcp://a:7500");
+	routers_are("tcp://a:7500", NULL, 3, "tcp://a:7500,tcp://a:7501,tcp://a:7502");
+	routers_are("tcp://a:7500,tcp://[::1]:80", places, 5,
+		    "tcp://a:7500,tcp://a:7501,tcp://[::1]:80,tcp://a:7502,tcp://[::1]:81");
+	routers_are("shm:///run/a,fault+tcp://b:1?do=cut&on=call", places, 5,
+		    "shm:///run/a,shm:///run/a.1,fault+tcp://b:1?do=cut&on=call,shm:///run/a.2,"
+		    "fault+tcp://b:2?do=cut&on=call");
+	routers_are("verbs://10.0.0.1:9,shm://@x", places, 3,
+		    "verbs://10.0.0.1:9,verbs://10.0.0.1:10,shm://@x");
+	assert_int_equal(soda_hosts_routers("tcp://a:65535", NULL, 2, &list, &why), -EINVAL);
+	assert_string_equal(why.text,
+			    "tcp://a:65535: 1 ports behind it there is none for a rank's router");
+	assert_int_equal(soda_hosts_routers("tcp://a", NULL, 2, &list, &why), -EINVAL);
+	assert_int_equal(soda_hosts_routers("tcp://a:1", NULL, 65, &list, &why), -EINVAL);
+	assert_non_null(strstr(why.text, "at most 64 ranks, and the job has 65"));
+	assert_null(list);
+}
+
+static void here_fails(const char *name, const char *value, const char *says)
+{
+	char *list = NULL;
+
+	setenv(name, value, 1);
+	assert_true(soda_hosts_here("job", 4, &list, &why) < 0);
+	assert_non_null(strstr(why.text, says));
+	unsetenv(name);
+}
+
+/* All ranks on this machine, as far as a launcher says. */
+static void here(void **state)
+{
+	char dir[] = "/tmp/soda-hosts-XXXXXX", begin[64], *list, *other;
+
+	assert_non_null(mkdtemp(dir));
+	setenv("TMPDIR", dir, 1);
+	snprintf(begin, sizeof(begin), "shm://%s/soda-msg-%u/", dir, (unsigned)geteuid());
+	setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+	assert_int_equal(soda_hosts_here("job", 2, &list, &why), 0);
+	assert_int_equal(soda_hosts_here("other", 2, &other, &why), 0);
+	assert_int_equal(strncmp(list, begin, strlen(begin)), 0);
+	assert_non_null(strstr(list, ".0,shm://"));
+	assert_string_equal(strrchr(list, '.'), ".1");
+	assert_string_not_equal(list, other);
+	free(list);
+	free(other);
+	here_fails("OMPI_COMM_WORLD_LOCAL_SIZE", "2", "several machines");
+	here_fails("MPI_LOCALNRANKS", "3", "several machines");
+	here_fails("SLURM_STEP_NUM_NODES", "2", "several machines");
+	assert_int_equal(rmdir(begin + 6), 0);
+	assert_int_equal(symlink("/", (begin[strlen(begin) - 1] = 0, begin + 6)), 0);
+	here_fails("MPI_LOCALNRANKS", "4", "is not a directory of yours alone");
+	assert_int_equal(unlink(begin + 6), 0);
+	here_fails("TMPDIR", "/no/such", "No such file");
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(files),       cmocka_unit_test(wrong_files),
 		cmocka_unit_test(slurm),       cmocka_unit_test(wrong_slurm),
-		cmocka_unit_test(environment),
+		cmocka_unit_test(environment), cmocka_unit_test(routers),
+		cmocka_unit_test(here),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `soda msg run`: the ranks of a job as processes of this machine, and agents for them where none
- * are named.  All of them end with this process, however that ends.
+ * are named, or the ranks do not route themselves.  All of them end with this process, however that
+ * ends.
  */
 #include <errno.h>
 #include <signal.h>
@@ -34,7 +35,7 @@ enum {
 
 struct options {
 	uint32_t ranks, nodes;
-	char *agent, *agents, *links;
+	char *agent, *agents, *links, *routing;
 };
 
 static const struct soda_option option_table[] = {
@@ -51,6 +52,10 @@ static const struct soda_option option_table[] = {
 		       "if they were on several; net, by tcp, each with its ranks in a network "
 		       "namespace of its own, from which it reaches nothing else. Where namespaces "
 		       "cannot be had (they need root), tcp, with a line that says so."),
+	OPTION("routing", 'R', STRING, routing, .arg = "WHERE", .def = "agent", .max = 8,
+	       .help = "Who routes: agent, or process: threads of each rank's own process, for at "
+		       "most 64 ranks, and no agent is started. These reach each other as agents "
+		       "do, by --links, and not by net."),
 	OPTION("agents", 'A', STRING, agents, .arg = "ADDRESS,...", .max = 65535,
 	       .help = "The agents, by the addresses at which they reach each other, each for as "
 		       "many ranks in a row."),
@@ -66,7 +71,8 @@ static const struct soda_conf conf = {
 		"SODA_MSG_JOB and SODA_MSG_KEY are set as soda_msg_start(3) reads them, the last "
 		"two to random text. Where no agent is named a soda-dpu-agent is started, or one "
 		"for each of the --nodes, with 4 MiB of --msg-memory for each rank, 16 MiB or "
-		"more, and ends with the job.\n\n"
+		"more, and ends with the job. With --routing process SODA_MSG_ROUTING says so, and "
+		"SODA_MSG_AGENTS has an address for each rank.\n\n"
 		"When a rank fails the others have 8 seconds to end by themselves; then they "
 		"are ended.\n\n"
 		"Programs start under mpirun and srun as well, without this command: "
@@ -77,6 +83,7 @@ static const struct soda_conf conf = {
 		    ".SH EXAMPLES\n.nf\n"
 		    "soda msg run \\-n 4 \\-\\- ./histogram\n"
 		    "soda msg run \\-n 4 \\-\\-nodes 2 \\-\\- ./histogram\n"
+		    "soda msg run \\-n 4 \\-\\-routing process \\-\\- ./histogram\n"
 		    ".fi\n"
 		    ".SH SEE ALSO\n.BR soda\\-dpu\\-agent (1),\n.BR soda_msg_start (3),\n.BR soda "
 		    "(7)\n",
@@ -172,12 +179,48 @@ static int set_list(const struct nodes *nodes)
 	return setenv("SODA_MSG_AGENTS", list, 1);
 }
 
+static bool is_process(const struct options *opt)
+{
+	return !strcmp(opt->routing, "process");
+}
+
+/*
+ * Where each rank's router is: by tcp at an address of the loopback network that nobody else has,
+ * so that its port is free.
+ */
+static int set_routers(const struct options *opt)
+{
+	enum { EACH = 40, PORT_LEAST = 20000, PORTS = 10000 };
+	char list[NODES_MAX * EACH] = "";
+	uint32_t r;
+
+	if (getrandom(&r, sizeof(r), 0) != sizeof(r))
+		return -errno;
+	for (uint32_t i = 0; i < opt->ranks; i++) {
+		size_t n = strlen(list);
+
+		if (strcmp(opt->links, "tcp") != 0)
+			snprintf(list + n, sizeof(list) - n, "%sshm://@soda-msg-%d-%u",
+				 i ? "," : "", (int)getpid(), i);
+		else
+			snprintf(list + n, sizeof(list) - n, "%stcp://127.%u.%u.%u:%u",
+				 i ? "," : "", 1 + (r & 0x7f), r >> 7 & 0xff, 1 + i,
+				 PORT_LEAST + (r >> 15) % PORTS);
+	}
+	return setenv("SODA_MSG_AGENTS", list, 1);
+}
+
 /* How ranks find their agents. */
 static int set_agents(const struct options *opt, const struct nodes *nodes)
 {
 	unsetenv("SODA_MSG_PLACES"); /* of a job that this one may run in, and so the others */
 	unsetenv("SODA_MSG_AGENTS");
 	unsetenv("SODA_MSG_AGENT");
+	unsetenv("SODA_MSG_LISTEN");
+	if (setenv("SODA_MSG_ROUTING", opt->routing, 1))
+		return -errno;
+	if (is_process(opt))
+		return set_routers(opt);
 	if (opt->agents)
 		return setenv("SODA_MSG_AGENTS", opt->agents, 1);
 	if (nodes->n > 1)
@@ -322,7 +365,7 @@ static int run_job(const struct options *opt, char **program)
 	int ret = SODA_EXIT_FAILED;
 
 	snprintf(ranks, sizeof(ranks), "%u", opt->ranks);
-	if (!opt->agent && !opt->agents && start_agents(&nodes, opt)) {
+	if (!opt->agent && !opt->agents && !is_process(opt) && start_agents(&nodes, opt)) {
 		/* said */
 	} else if (set_agents(opt, &nodes) || setenv("SODA_MSG_RANKS", ranks, 1) ||
 		   set_random("SODA_MSG_JOB") || set_random("SODA_MSG_KEY")) {
@@ -333,6 +376,34 @@ static int run_job(const struct options *opt, char **program)
 	while (nodes.n)
 		soda_bench_daemon_stop(&nodes.at[--nodes.n]);
 	return ret;
+}
+
+/* Who routes, and how they reach each other. Whether that can be. */
+static bool check_options(const struct options *opt)
+{
+	if (strcmp(opt->links, "shm") != 0 && strcmp(opt->links, "tcp") != 0 &&
+	    strcmp(opt->links, "net") != 0)
+		fprintf(stderr, "soda msg run: --links is shm, tcp or net, not \"%s\"\n",
+			opt->links);
+	else if (strcmp(opt->routing, "agent") != 0 && !is_process(opt))
+		fprintf(stderr, "soda msg run: --routing is agent or process, not \"%s\"\n",
+			opt->routing);
+	else if (!!opt->agent + !!opt->agents + (opt->nodes > 1) > 1)
+		fputs("soda msg run: of --agent, --agents and --nodes one alone says which agents"
+		      " there are\n",
+		      stderr);
+	else if (is_process(opt) && (opt->agent || opt->agents || opt->nodes > 1))
+		fputs("soda msg run: with --routing process there are no agents: no --agent,"
+		      " --agents or --nodes\n",
+		      stderr);
+	else if (is_process(opt) && (opt->ranks > NODES_MAX || !strcmp(opt->links, "net")))
+		fprintf(stderr,
+			"soda msg run: --routing process is for at most %d ranks, and --links of"
+			" shm or tcp\n",
+			NODES_MAX);
+	else
+		return true;
+	return false;
 }
 
 static int command_run(int argc, char **argv)
@@ -348,15 +419,7 @@ static int command_run(int argc, char **argv)
 		fputs("soda msg run: which program? soda msg run -n RANKS -- PROGRAM "
 		      "[ARGUMENT]...\n",
 		      stderr);
-	else if (strcmp(opt.links, "shm") != 0 && strcmp(opt.links, "tcp") != 0 &&
-		 strcmp(opt.links, "net") != 0)
-		fprintf(stderr, "soda msg run: --links is shm, tcp or net, not \"%s\"\n",
-			opt.links);
-	else if (!!opt.agent + !!opt.agents + (opt.nodes > 1) > 1)
-		fputs("soda msg run: of --agent, --agents and --nodes one alone says which agents"
-		      " there are\n",
-		      stderr);
-	else
+	else if (check_options(&opt))
 		ret = run_job(&opt, argv + first);
 	soda_conf_free(&conf, &opt);
 	return ret;

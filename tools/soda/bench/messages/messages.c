@@ -102,10 +102,9 @@ static const struct soda_conf conf = {
 		"--agents, with the first of --ranks.\n"
 		"\n"
 		"Applications run with the first of --ranks (at most 8), by the first of "
-		"--transports, with the agent in one of three places: private, an agent for each "
-		"rank alone, all of them on the ranks' processor: what routing in the program "
-		"itself costs, only that the thread that routes is in a process beside it, and has "
-		"one program to serve; shared, ranks and one agent on one processor; own, ranks on "
+		"--transports, and are routed in one of three places: process, by threads of each "
+		"rank's own process, which reach each other by that transport, all on one "
+		"processor; shared, by an agent on the ranks' processor; own, ranks on "
 		"one processor, the agent on another one. That emulates a DPU by processor "
 		"affinity: its cores have their own caches and memory besides. The seconds are "
 		"what the application says; the m/c ratio (memory to communication) is the "
@@ -486,7 +485,7 @@ static int measure_app(const struct soda_bench_msg_plan *plan, pid_t owner, cons
 	};
 	/* shared first: it has the ratio */
 	static const int modes[] = { SODA_BENCH_MSG_SHARED, SODA_BENCH_MSG_OWN,
-				     SODA_BENCH_MSG_PRIVATE };
+				     SODA_BENCH_MSG_PROCESS };
 	char path[PATH_MAX];
 	int err = 0;
 
@@ -499,7 +498,7 @@ static int measure_app(const struct soda_bench_msg_plan *plan, pid_t owner, cons
 			job_of(plan, owner, first_transport(plan), ranks, 8);
 
 		job.mode = app.mode = modes[i];
-		job.agents = app.mode == SODA_BENCH_MSG_PRIVATE ? ranks : 1;
+		job.agents = 1;
 		err = run_app(plan, &job, path, &app.result);
 		if (app.mode == SODA_BENCH_MSG_SHARED)
 			app.mc_ratio = app.result.ranks_seconds / app.result.agent_seconds;

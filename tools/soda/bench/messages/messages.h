@@ -33,10 +33,10 @@ extern const char *const soda_bench_msg_mpis[SODA_BENCH_MSG_MPIS];
 enum { SODA_BENCH_MSG_ISEND, SODA_BENCH_MSG_GATHER, SODA_BENCH_MSG_ALLTOALLV, SODA_BENCH_MSG_WAYS };
 extern const char *const soda_bench_msg_ways[SODA_BENCH_MSG_WAYS];
 
-/* Where the agent of an application runs. */
+/* Where an application's messages are routed: in its ranks' processes, or where the agent runs. */
 enum {
 	SODA_BENCH_MSG_FREE,
-	SODA_BENCH_MSG_PRIVATE,
+	SODA_BENCH_MSG_PROCESS,
 	SODA_BENCH_MSG_SHARED,
 	SODA_BENCH_MSG_OWN,
 	SODA_BENCH_MSG_MODES
@@ -81,7 +81,7 @@ struct soda_bench_msg_job {
 	pid_t owner; /* agents' addresses contain this number */
 	int mode;
 	struct soda_bench_daemon at[SODA_BENCH_MSG_AGENTS_MAX];
-	uint32_t started; /* of them; none where soda msg run starts them */
+	uint32_t started; /* of them; none where soda msg run starts them, or ranks route */
 };
 
 /* What a run has said. */

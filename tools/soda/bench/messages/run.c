@@ -36,7 +36,7 @@ const char *const soda_bench_msg_ways[] = {
 };
 const char *const soda_bench_msg_modes[] = {
 	[SODA_BENCH_MSG_FREE] = "free",
-	[SODA_BENCH_MSG_PRIVATE] = "private",
+	[SODA_BENCH_MSG_PROCESS] = "process",
 	[SODA_BENCH_MSG_SHARED] = "shared",
 	[SODA_BENCH_MSG_OWN] = "own",
 };
@@ -124,7 +124,8 @@ int soda_bench_msg_agents_start(struct soda_bench_msg_job *job)
 {
 	int err = 0;
 
-	if (job->agents > 1 && job->transport == SODA_BENCH_MSG_SHM)
+	if (job->mode == SODA_BENCH_MSG_PROCESS ||
+	    (job->agents > 1 && job->transport == SODA_BENCH_MSG_SHM))
 		return 0;
 	while (job->started < job->agents && !err)
 		err = start_agent(job);
@@ -245,11 +246,15 @@ static double agent_seconds(const struct soda_bench_msg_job *job)
 	return sum;
 }
 
-/* How soda msg run is told which agents: the option, and its value. */
+/* How soda msg run is told who routes: the option, and its value. */
 static const char *say_agents(const struct soda_bench_msg_job *job, char *value, size_t bytes)
 {
 	size_t n = 0;
 
+	if (job->mode == SODA_BENCH_MSG_PROCESS) {
+		snprintf(value, bytes, "process");
+		return "--routing";
+	}
 	if (!job->started) {
 		snprintf(value, bytes, "%u", job->agents);
 		return "--nodes";
@@ -360,8 +365,18 @@ int soda_bench_msg_run_app(struct soda_bench_msg_job *job, const char *path,
 {
 	char ranks[16], text[1024], agents[AGENTS_BYTES];
 	const char *option = say_agents(job, agents, sizeof(agents));
-	const char *const args[] = { "/proc/self/exe", "msg",  "run", "-n", ranks,
-				     option,	       agents, "--",  path, NULL };
+	const char *const args[] = { "/proc/self/exe",
+				     "msg",
+				     "run",
+				     "-n",
+				     ranks,
+				     option,
+				     agents,
+				     "--links",
+				     soda_bench_msg_transports[job->transport],
+				     "--",
+				     path,
+				     NULL };
 	double before = agent_seconds(job);
 	int err;
 
