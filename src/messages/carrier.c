@@ -130,6 +130,8 @@ static void lose_nonsense(struct soda_msg_job *job)
 
 static bool empty_locked(struct soda_msg_job *job)
 {
+	if (soda_gathers_due_locked(job) != UINT64_MAX)
+		return false;
 	for (uint32_t i = 0; i < job->ranks; i++)
 		if (soda_lane_used_locked(job, i) || job->lanes[i].messages || job->lanes[i].large)
 			return false;
@@ -205,7 +207,9 @@ static bool tend_rings_locked(struct soda_msg_job *job, uint64_t *next_ns_p)
 	bool all = job->flush || job->finish, waits = job->finish && !job->finish_sent;
 	uint64_t now = soda_msg_now_ns();
 
-	*next_ns_p = UINT64_MAX;
+	if (all || soda_gathers_due_locked(job) <= now)
+		soda_gathers_empty_locked(job);
+	*next_ns_p = soda_gathers_due_locked(job);
 	for (uint32_t i = 0; i < job->ranks; i++) {
 		uint64_t due = soda_lane_close_due_locked(job, i, now, all);
 

@@ -174,8 +174,11 @@ static void load_lanes(struct soda_msg_job *job, struct soda_flights *all, struc
 
 static uint64_t close_all_due(struct soda_msg_job *job, bool all, uint64_t now)
 {
-	uint64_t next = UINT64_MAX;
+	uint64_t next;
 
+	if (all || soda_gathers_due_locked(job) <= now)
+		soda_gathers_empty_locked(job);
+	next = soda_gathers_due_locked(job);
 	for (uint32_t i = 0; i < job->ranks; i++) {
 		uint64_t due = soda_lane_close_due_locked(job, i, now, all);
 

@@ -96,6 +96,7 @@ void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why
 	soda_quick_bar_locked(&job->quick, &soda_msg_known);
 	soda_lanes_settle_locked(job); /* so that the next push sees it */
 	soda_quick_open_locked(&job->quick);
+	soda_gathers_bar_locked(job); /* likewise, and it stays so */
 	soda_msg_work_locked(job);
 	pthread_cond_broadcast(&job->room);
 	soda_msg_news_locked(job);
@@ -620,6 +621,7 @@ static void destroy(struct soda_msg_job *job)
 	free(job->parts);
 	free(job->given);
 	free(job->flights);
+	soda_gathers_free(&job->gathers);
 	free(job->join[0]);
 	free(job->join[1]);
 	pthread_cond_destroy(&job->news);
@@ -765,11 +767,16 @@ SODA_API unsigned soda_msg_ranks(const struct soda_msg_job *job)
 
 SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats *stats_p)
 {
+	uint64_t gathered, gathered_bytes;
+
 	pthread_mutex_lock(&job->lock);
 	soda_quick_bar_locked(&job->quick, &soda_msg_known);
 	soda_lanes_settle_locked(job);
 	soda_quick_open_locked(&job->quick);
+	soda_gathers_count_locked(job, &gathered, &gathered_bytes);
 	*stats_p = job->stats;
+	stats_p->pushed += gathered;
+	stats_p->pushed_bytes += gathered_bytes;
 	pthread_mutex_unlock(&job->lock);
 	stats_p->received_calls += atomic_load_explicit(&job->ranges, memory_order_relaxed);
 	stats_p->received_bytes += atomic_load_explicit(&job->ranges_bytes, memory_order_relaxed);

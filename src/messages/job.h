@@ -5,6 +5,7 @@
  *   job.c       start and end, errors, waiting, collectives
  *   push.c      from soda_msg_push() to packets in lanes
  *   quick.c     push without the lock, for one thread
+ *   gather.c    the same for several
  *   pull.c      from packets in batches to soda_msg_pull()
  *   carrier.c   the two threads, which alone use the connections
  *   flights.c   from packets in lanes to PUSHes, of which several are under way
@@ -24,6 +25,7 @@
 
 #include "base/limits.h"
 #include "messages/flights.h"
+#include "messages/gather.h"
 #include "messages/quick.h"
 #include "messages/rings.h"
 #include "soda_msg.h"
@@ -100,6 +102,7 @@ struct soda_msg_job {
 	unsigned threads;
 
 	struct soda_quick quick;
+	struct soda_gathers gathers;
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* for the sender */
 	pthread_cond_t room; /* for the receiver: a batch is free, or a collective is asked for */
@@ -192,6 +195,12 @@ bool soda_msg_asks_locked(const struct soda_msg_job *job);
  * below.
  */
 void soda_lane_close_locked(struct soda_msg_job *job, uint32_t rank);
+/*
+ * Messages of this size, which fit into a slot, `count` of them, at least one, one behind the
+ * other: as many as one slot takes.  How many, which are counted; -EAGAIN.
+ */
+int soda_lane_push_locked(struct soda_msg_job *job, uint32_t rank, const void *data, uint32_t size,
+			  uint32_t count);
 /* Nothing in any lane is pushed without the lock. The pusher is barred, or is the caller. */
 void soda_lanes_settle_locked(struct soda_msg_job *job);
 uint8_t *soda_lane_slot(struct soda_msg_job *job, uint32_t rank, uint32_t slot);

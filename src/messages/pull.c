@@ -322,6 +322,7 @@ SODA_API int soda_msg_begin(struct soda_msg_job *job)
 		job->reading.over = false;
 		job->finish = job->finish_sent = false;
 		job->phase++;
+		soda_gathers_open_locked(job);
 	}
 	pthread_mutex_unlock(&job->lock);
 	return ret;

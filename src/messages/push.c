@@ -207,6 +207,35 @@ static int push_small_locked(struct soda_msg_job *job, uint32_t rank, const void
 	return (int)n;
 }
 
+static void count_pushed(struct soda_msg_job *job, uint32_t size, int n)
+{
+	if (n <= 0)
+		return;
+	job->stats.pushed += (uint32_t)n;
+	job->stats.pushed_bytes += (uint64_t)size * (uint32_t)n;
+}
+
+int soda_lane_push_locked(struct soda_msg_job *job, uint32_t rank, const void *data, uint32_t size,
+			  uint32_t count)
+{
+	int n = push_small_locked(job, rank, data, size, count);
+
+	count_pushed(job, size, n);
+	return n;
+}
+
+/* One message of a thread beside others goes to its own buffer; what does not, to the lane. */
+static int push_or_gather_locked(struct soda_msg_job *job, uint32_t rank, const void *data,
+				 uint32_t size, uint32_t count)
+{
+	int ret = 0;
+
+	soda_quick_enter_locked(job, &soda_msg_known);
+	if (job->quick.shared && count == 1 && size <= SODA_GATHER_MOST)
+		ret = soda_gather_push_locked(job, rank, data, size);
+	return ret ? ret : soda_lane_push_locked(job, rank, data, size, count);
+}
+
 /* A message that the sender cuts into parts. 1; -EAGAIN, -ENOMEM. */
 static int push_large_locked(struct soda_msg_job *job, uint32_t rank, const void *data,
 			     uint32_t size)
@@ -222,6 +251,7 @@ static int push_large_locked(struct soda_msg_job *job, uint32_t rank, const void
 	lane->large_bytes = size;
 	lane->large_at = lane->large_loaded = 0;
 	wake_sender_locked(job, true);
+	count_pushed(job, size, 1);
 	return 1;
 }
 
@@ -240,11 +270,8 @@ static int push_locked(struct soda_msg_job *job, uint32_t rank, const void *data
 	    SODA_WIRE_MSG_PACKET_BYTES + RUN + padded(size) > job->packet_bytes)
 		ret = push_large_locked(job, rank, data, size);
 	else
-		ret = push_small_locked(job, rank, data, size, count);
-	if (ret > 0) {
-		job->stats.pushed += (uint32_t)ret;
-		job->stats.pushed_bytes += (uint64_t)size * (uint32_t)ret;
-	} else if (ret == -EAGAIN) {
+		ret = push_or_gather_locked(job, rank, data, size, count);
+	if (ret == -EAGAIN) {
 		job->stats.stalls++;
 		job->denied = rank;
 	}
@@ -298,6 +325,8 @@ push_any(struct soda_msg_job *job, unsigned rank, const void *data, size_t bytes
 
 	if (run && soda_quick_push(&job->quick, run, data, bytes))
 		return 0;
+	if (soda_msg_known == job->pid && soda_gather_push(job, rank, data, bytes))
+		return 0;
 	return push_with_lock(job, rank, data, bytes);
 }
 
@@ -350,6 +379,7 @@ bool soda_msg_under_way_locked(struct soda_msg_job *job)
 
 void soda_msg_flush_locked(struct soda_msg_job *job)
 {
+	soda_gathers_empty_locked(job);
 	if (!soda_msg_has_rings(job)) {
 		job->flush = true;
 		soda_msg_work_locked(job);
@@ -389,6 +419,7 @@ SODA_API int soda_msg_finish(struct soda_msg_job *job)
 		soda_quick_bar_locked(&job->quick, &soda_msg_known);
 		soda_lanes_settle_locked(job); /* so that the next push sees it */
 		soda_quick_open_locked(&job->quick);
+		soda_gathers_bar_locked(job); /* likewise, and it stays so */
 		soda_msg_work_locked(job);
 	}
 	pthread_mutex_unlock(&job->lock);

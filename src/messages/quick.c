@@ -21,12 +21,17 @@ void soda_quick_init(struct soda_quick *q)
 	q->possible = barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 }
 
+void soda_quick_fence(void)
+{
+	barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); /* of one who has registered it cannot fail */
+}
+
 /* It copies one message; but its thread may have been put off its processor meanwhile. */
-static void await_outside(struct soda_quick *q)
+void soda_quick_await(const _Atomic bool *inside)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_NS };
 
-	for (unsigned i = 0; atomic_load_explicit(&q->inside, memory_order_acquire); i++) {
+	for (unsigned i = 0; atomic_load_explicit(inside, memory_order_acquire); i++) {
 		if (i < SPINS)
 			sched_yield();
 		else
@@ -41,8 +46,8 @@ void soda_quick_bar_locked(struct soda_quick *q, const void *me)
 	if (!pusher || pusher == me || atomic_load_explicit(&q->barred, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&q->barred, true, memory_order_relaxed);
-	barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); /* of one who has registered it cannot fail */
-	await_outside(q);
+	soda_quick_fence();
+	soda_quick_await(&q->inside);
 }
 
 void soda_quick_open_locked(struct soda_quick *q)

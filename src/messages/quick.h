@@ -3,9 +3,9 @@
  * Pushing without the job's lock.
  *
  * The first thread that pushes is the job's pusher, until another thread pushes: from then on there
- * is none, and every push takes the lock.  The pusher has runs of its own: where the next message
- * of a lane goes, of which size, and for how many there is room; as long as the run has room a push
- * is a copy and two additions.
+ * is none, and each thread has buffers of its own (gather.h).  The pusher has runs of its own:
+ * where the next message of a lane goes, of which size, and for how many there is room; as long as
+ * the run has room a push is a copy and two additions.
  *
  * All others who want to touch what the pusher may (they hold the lock) bar it first: they say so,
  * make the kernel put a barrier into every running thread of the process (membarrier(2)), and wait
@@ -51,6 +51,10 @@ void soda_quick_enter_locked(struct soda_msg_job *job, const void *me);
  */
 void soda_quick_bar_locked(struct soda_quick *q, const void *me);
 void soda_quick_open_locked(struct soda_quick *q);
+/* A barrier in all running threads of this process, where it is `possible`. */
+void soda_quick_fence(void);
+/* Until the thread that says so is not inside. */
+void soda_quick_await(const _Atomic bool *inside);
 
 /*
  * Whether the pusher may put a message of this size into the run, which it has to itself until

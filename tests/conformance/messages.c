@@ -525,6 +525,150 @@ static void threads(const char *where)
 	stop_agent();
 }
 
+/*
+ * Four threads of a rank push at once, each into buffers of its own, while another one pulls, and
+ * has what they pushed sent, or leaves that to time; in two phases.
+ */
+enum { PUSHERS = 4 };
+
+static struct crowd {
+	struct rank *r;
+	struct soda_msg_job *job;
+	pthread_barrier_t phase;
+	struct tally pushed[PUSHERS]; /* a thread's each */
+} crowd;
+
+static void *push_in_crowd(void *arg)
+{
+	const struct rank *r = crowd.r;
+	unsigned me = (unsigned)(uintptr_t)arg;
+
+	for (unsigned phase = 0; phase < 2; phase++) {
+		pthread_barrier_wait(&crowd.phase);
+		for (uint64_t i = 0; i < 5 * MANY; i++) {
+			uint64_t data[40] = { i, mix(i + me), me };
+			size_t bytes = i % 50 ? 8 : data[1] % (sizeof(data) + 1);
+			unsigned to = (unsigned)(data[1] >> 20) % r->ranks;
+			int ret;
+
+			while ((ret = soda_msg_push(crowd.job, to, data, bytes)) == -EAGAIN)
+				soda_msg_wait(crowd.job, SODA_MSG_PUSH, 10);
+			IS(ret, 0);
+			crowd.pushed[me].n++;
+			crowd.pushed[me].sum += sum_of(r->rank, to, (const uint8_t *)data, bytes);
+		}
+		pthread_barrier_wait(&crowd.phase); /* all have pushed */
+		pthread_barrier_wait(&crowd.phase); /* this rank has finished */
+		IS(soda_msg_push(crowd.job, 0, &me, sizeof(me)), -EPIPE);
+		pthread_barrier_wait(&crowd.phase);
+	}
+	return NULL;
+}
+
+/* A phase of all threads, with tallies of both sides. */
+static void pass_crowd(struct rank *r, unsigned phase)
+{
+	struct tally pushed = { 0 }, pulled = { 0 };
+	struct soda_msg_stats before, stats;
+	uint64_t expected = (uint64_t)PUSHERS * 5 * MANY;
+
+	memset(crowd.pushed, 0, sizeof(crowd.pushed));
+	soda_msg_get_stats(crowd.job, &before);
+	pthread_barrier_wait(&crowd.phase);
+	do { /* statistics count what is in the threads' buffers, too */
+		IS(drain(r, crowd.job, &pulled), -EAGAIN);
+		if (phase)
+			IS(soda_msg_progress(crowd.job), 0);
+		soda_msg_get_stats(crowd.job, &stats);
+		CHECK(stats.pushed - before.pushed <= expected);
+	} while (stats.pushed - before.pushed < expected);
+	pthread_barrier_wait(&crowd.phase);
+	for (unsigned i = 0; i < PUSHERS; i++) {
+		pushed.n += crowd.pushed[i].n;
+		pushed.sum += crowd.pushed[i].sum;
+	}
+	finish(r, crowd.job, &pushed, &pulled);
+	pthread_barrier_wait(&crowd.phase);
+	pthread_barrier_wait(&crowd.phase);
+	IS(soda_msg_begin(crowd.job), 0);
+}
+
+static void run_crowd(struct rank *r)
+{
+	pthread_t threads[PUSHERS];
+
+	crowd.r = r;
+	crowd.job = start(r);
+	CHECK(pthread_barrier_init(&crowd.phase, NULL, PUSHERS + 1) == 0);
+	for (uintptr_t i = 0; i < PUSHERS; i++)
+		CHECK(pthread_create(&threads[i], NULL, push_in_crowd, (void *)i) == 0);
+	for (unsigned phase = 0; phase < 2; phase++)
+		pass_crowd(r, phase);
+	for (unsigned i = 0; i < PUSHERS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	finish(r, crowd.job, &(struct tally){ 0 }, &(struct tally){ 0 });
+	soda_msg_end(crowd.job);
+}
+
+static void crowd_of_threads(const char *where)
+{
+	run_ranks(where, 2, run_crowd);
+	stop_agent();
+}
+
+/* Nobody says that it is to be sent: a message in a thread's own buffer travels by itself. */
+static void *push_one(void *arg)
+{
+	const struct rank *r = crowd.r;
+	uint64_t data = (uintptr_t)arg;
+
+	IS(soda_msg_push(crowd.job, 1 - r->rank, &data, sizeof(data)), 0);
+	pthread_barrier_wait(&crowd.phase); /* its buffers are not another one's yet */
+	return NULL;
+}
+
+static void run_slow_threads(struct rank *r)
+{
+	pthread_t threads[3];
+	struct soda_message m;
+	uint64_t sum = 0;
+	int ret;
+
+	crowd.r = r;
+	crowd.job = start(r);
+	CHECK(pthread_barrier_init(&crowd.phase, NULL, 4) == 0);
+	for (uintptr_t i = 0; i < 3; i++)
+		CHECK(pthread_create(&threads[i], NULL, push_one, (void *)(1 + i)) == 0);
+	pthread_barrier_wait(&crowd.phase);
+	for (unsigned n = 0; n < 3;) {
+		uint64_t data;
+
+		ret = soda_msg_pull(crowd.job, &m);
+		if (ret == -EAGAIN) {
+			usleep(100);
+			continue;
+		}
+		IS(ret, 0);
+		memcpy(&data, m.data, sizeof(data));
+		sum += data;
+		n++;
+	}
+	CHECK(sum == 1 + 2 + 3);
+	for (unsigned i = 0; i < 3; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	IS(soda_msg_finish(crowd.job), 0);
+	while ((ret = soda_msg_pull(crowd.job, &m)) == -EAGAIN)
+		soda_msg_wait(crowd.job, SODA_MSG_PULL, NEWS_MS);
+	IS(ret, -ENODATA);
+	soda_msg_end(crowd.job);
+}
+
+static void slow_threads(const char *where)
+{
+	run_ranks(where, 2, run_slow_threads);
+	stop_agent();
+}
+
 /* Messages that travel in parts, beside small ones; everybody to everybody. */
 static void run_large(struct rank *r)
 {
@@ -1318,6 +1462,8 @@ static const char *verbs(void)
 	}
 CASE(once)
 CASE(threads)
+CASE(crowd_of_threads)
+CASE(slow_threads)
 CASE(large)
 CASE(bulk)
 CASE(held)
@@ -1401,12 +1547,14 @@ VERBS_CASE(many_refused)
 		cmocka_unit_test(large_cut_##t), cmocka_unit_test(many_refused_##t)
 
 #define EACH(t)                                                                                    \
-	cmocka_unit_test(once_##t), cmocka_unit_test(threads_##t), cmocka_unit_test(large_##t),    \
-		cmocka_unit_test(bulk_##t), cmocka_unit_test(held_##t),                            \
-		cmocka_unit_test(slow_##t), cmocka_unit_test(killed_##t),                          \
-		cmocka_unit_test(left_##t), cmocka_unit_test(apart_##t),                           \
-		cmocka_unit_test(two_##t), cmocka_unit_test(refused_##t),                          \
-		cmocka_unit_test(lost_##t), cmocka_unit_test(without_##t)
+	cmocka_unit_test(once_##t), cmocka_unit_test(threads_##t),                                 \
+		cmocka_unit_test(crowd_of_threads_##t), cmocka_unit_test(slow_threads_##t),        \
+		cmocka_unit_test(large_##t), cmocka_unit_test(bulk_##t),                           \
+		cmocka_unit_test(held_##t), cmocka_unit_test(slow_##t),                            \
+		cmocka_unit_test(killed_##t), cmocka_unit_test(left_##t),                          \
+		cmocka_unit_test(apart_##t), cmocka_unit_test(two_##t),                            \
+		cmocka_unit_test(refused_##t), cmocka_unit_test(lost_##t),                         \
+		cmocka_unit_test(without_##t)
 
 /*
  * Each in a process of its own: ranks are forked, and what librdmacm has opened is of no use in a
