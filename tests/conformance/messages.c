@@ -4,7 +4,7 @@
  * processes of their own, which are forked before the agent has threads.  A rank says on stderr
  * what it finds wrong, and ends with another status than 0. test_messages_agent [verbs [CASE]]:
  * only where SODA_TEST_VERBS names an address; test_messages_agent several [CASE]: with 2 to 4
- * agents
+ * agents; test_messages_agent process [CASE]: without any, ranks' processes route
  */
 #include <dirent.h>
 #include <errno.h>
@@ -114,6 +114,7 @@ struct rank {
 	const char *agent;
 	unsigned rank, ranks;
 	const char *agents, *places; /* of several agents */
+	const char *routing;
 };
 
 #define CHECK(what)                                                                                \
@@ -137,14 +138,15 @@ struct rank {
 static int try_start(const struct rank *r, const char *name, const char *key, unsigned timeout_ms,
 		     struct soda_msg_job **job_p)
 {
-	struct soda_msg_start how = { .agent = r->agent,
+	struct soda_msg_start how = { .agent = *r->agent ? r->agent : NULL,
 				      .job = name,
 				      .key = key,
 				      .rank = r->rank,
 				      .ranks = r->ranks,
 				      .timeout_ms = timeout_ms,
 				      .agents = *r->agents ? r->agents : NULL,
-				      .places = *r->agents ? r->places : NULL };
+				      .places = *r->places ? r->places : NULL,
+				      .routing = *r->routing ? r->routing : NULL };
 
 	return soda_msg_start(&how, job_p);
 }
@@ -165,7 +167,7 @@ struct ranks {
 
 /* What ranks are told. */
 struct told {
-	char agent[128], agents[AGENTS * 128], places[128];
+	char agent[128], agents[AGENTS * 128], places[128], routing[16];
 };
 
 /* Threads of this process that agents have made: all have names. */
@@ -224,6 +226,7 @@ static void fork_ranks(struct ranks *all, unsigned n, void (*run)(struct rank *r
 		r.agent = told.agent;
 		r.agents = told.agents;
 		r.places = told.places;
+		r.routing = told.routing;
 		if (read(all->tell[i][0], &told, sizeof(told)) != sizeof(told))
 			_exit(2); /* the agent did not start */
 		run(&r);
@@ -243,7 +246,7 @@ static void tell_address(struct ranks *all)
 			 soda_listener_address(agents[i].peers ? agents[i].peers
 							       : agents[i].listener),
 			 links_rules);
-	for (unsigned i = 0; i < all->n; i++)
+	for (unsigned i = 0; agents_n > 1 && i < all->n; i++)
 		snprintf(told.places + strlen(told.places),
 			 sizeof(told.places) - strlen(told.places), "%s%u", i ? "," : "",
 			 i % agents_n);
@@ -982,7 +985,7 @@ static void apart(const char *where)
 /* Two jobs at a time, of four processes: nobody sees a message of the other job. */
 static void run_two(struct rank *r)
 {
-	struct rank mine = { r->agent, r->rank / 2, 2, "", "" };
+	struct rank mine = { r->agent, r->rank / 2, 2, "", "", "" };
 	const char *name = r->rank % 2 ? "odd" : "even";
 	struct tally pushed = { 0 }, pulled = { 0 };
 	struct soda_msg_job *job = NULL;
@@ -1029,7 +1032,7 @@ static void run_refused(struct rank *r)
 	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
 	IS(try_start(r, "a b", "secret", 100, &job), -EINVAL);
 	IS(try_start(r, "", "secret", 100, &job), -EINVAL);
-	other = (struct rank){ r->agent, 5, 4096, "", "" }; /* 512 MiB */
+	other = (struct rank){ r->agent, 5, 4096, "", "", "" }; /* 512 MiB */
 	IS(try_start(&other, "many", "secret", 100, &job), -ENOSPC);
 	CHECK(strstr(soda_msg_last_error(), "--msg-memory"));
 	CHECK(!job);
@@ -1578,6 +1581,100 @@ static int run_each(const char *program, const struct CMUnitTest *tests, size_t 
 	return bad;
 }
 
+/* Without an agent */
+
+/* Where the first rank's router is, and the others' behind it. */
+static const char *own_tcp(void)
+{
+	static char address[64];
+
+	/* nobody else's: of the loopback network, and a port that nobody is given */
+	snprintf(address, sizeof(address), "tcp://127.98.%u.%u:21000",
+		 (unsigned)getpid() >> 8 & 0xff, ((unsigned)getpid() & 0xff) | 1);
+	return address;
+}
+
+static const char *own_shm(void)
+{
+	static char address[64];
+
+	snprintf(address, sizeof(address), "shm://@soda-test-own-%d", (int)getpid());
+	return address;
+}
+
+/* All ranks end well, but for one that kills itself, if it is to: -1, nobody. */
+static void run_routed(const char *where, unsigned n, void (*run)(struct rank *r), int killed)
+{
+	struct told told = { .routing = "process" };
+	struct ranks all;
+
+	fork_ranks(&all, n, run);
+	snprintf(told.agents, sizeof(told.agents), "%s", where);
+	for (unsigned i = 0; i < n; i++) {
+		assert_int_equal(write(all.tell[i][1], &told, sizeof(told)), sizeof(told));
+		close(all.tell[i][1]);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		int status = await_rank(&all, i);
+
+		if ((int)i == killed)
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		else
+			assert_int_equal(status, 0);
+	}
+}
+
+/*
+ * Jobs that end as soon as they have begun, with a phase or with a collective: each router is gone
+ * when its rank has heard of the end, whatever the others have.
+ */
+static void run_short(struct rank *r)
+{
+	for (unsigned i = 0; i < 25; i++) {
+		struct tally none = { 0 };
+		struct soda_msg_job *job = NULL;
+		char name[16];
+		int ret;
+
+		snprintf(name, sizeof(name), "short-%u", i);
+		IS(try_start(r, name, "secret", DEADLINE_MS, &job), 0);
+		IS(soda_msg_finish(job), 0);
+		while ((ret = drain(r, job, &none)) == -EAGAIN)
+			IS(soda_msg_wait(job, SODA_MSG_PULL, DEADLINE_MS), 0);
+		IS(ret, -ENODATA);
+		if (i % 2)
+			CHECK(all_of(r, job, 1) == r->ranks);
+		soda_msg_end(job);
+	}
+}
+
+static void routed(const char *(*where)(void))
+{
+	run_routed(where(), 1, run_once, -1);
+	run_routed(where(), RANKS, run_once, -1);
+	run_routed(where(), 2, run_threads, -1);
+	run_routed(where(), 2, run_crowd, -1);
+	run_routed(where(), 2, run_slow_threads, -1);
+	run_routed(where(), RANKS, run_large, -1);
+	run_routed(where(), RANKS, run_short, -1);
+}
+
+static void routed_by_tcp(void **state)
+{
+	routed(own_tcp);
+}
+
+static void routed_by_shm(void **state)
+{
+	routed(own_shm);
+}
+
+static void routed_killed(void **state)
+{
+	run_routed(own_tcp(), RANKS, run_killed, 2);
+	run_routed(own_shm(), RANKS, run_killed, 2);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest sockets[] = { EACH(tcp), EACH(shm), cmocka_unit_test(scribbled_shm),
@@ -1587,6 +1684,9 @@ int main(int argc, char **argv)
 					      cmocka_unit_test(many_near), EACH_MANY(near) };
 	const struct CMUnitTest rdma[] = { EACH(verbs), cmocka_unit_test(many_two_verbs),
 					   cmocka_unit_test(many_four_verbs), EACH_MANY(verbs) };
+	const struct CMUnitTest own[] = { cmocka_unit_test(routed_by_tcp),
+					  cmocka_unit_test(routed_by_shm),
+					  cmocka_unit_test(routed_killed) };
 	bool one = argc > 2 && strcmp(argv[2], "*") != 0;
 
 	if (one)
@@ -1597,6 +1697,9 @@ int main(int argc, char **argv)
 		return cmocka_run_group_tests_name("messages, verbs", rdma, NULL, NULL);
 	if (argc > 1 && strcmp(argv[1], "several") == 0)
 		return cmocka_run_group_tests_name("messages, several agents", several, NULL, NULL);
+	if (argc > 1 && strcmp(argv[1], "process") == 0)
+		return cmocka_run_group_tests_name("messages, routed in processes", own, NULL,
+						   NULL);
 	return cmocka_run_group_tests_name("messages", sockets, NULL, NULL) +
 	       cmocka_run_group_tests_name("messages, verbs", rdma, NULL, NULL);
 }
