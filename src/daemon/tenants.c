@@ -348,6 +348,32 @@ int soda_tenant_adopts(const struct soda_tenant *tenant, struct soda_tokens *tok
 	return r;
 }
 
+/* name NULL: the one of this number. */
+static const struct soda_tenant *look_up(struct soda_tenants *tenants, const char *name,
+					 size_t bytes, uint32_t number)
+{
+	const struct soda_tenant *t;
+
+	pthread_mutex_lock(&tenants->lock);
+	t = tenants->list;
+	while (t && (t->removed || (name ? strlen(t->name) != bytes || memcmp(t->name, name, bytes)
+					 : t->number != number)))
+		t = t->next;
+	pthread_mutex_unlock(&tenants->lock);
+	return t;
+}
+
+const struct soda_tenant *soda_tenant_named(struct soda_tenants *tenants, const char *name,
+					    size_t bytes)
+{
+	return look_up(tenants, name, bytes, 0);
+}
+
+const struct soda_tenant *soda_tenant_numbered(struct soda_tenants *tenants, uint32_t number)
+{
+	return look_up(tenants, NULL, 0, number);
+}
+
 void soda_tenant_count(struct soda_tenant *tenant, bool write, uint32_t bytes)
 {
 	atomic_fetch_add_explicit(write ? &tenant->writes : &tenant->reads, 1,

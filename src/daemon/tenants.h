@@ -110,6 +110,11 @@ static inline bool soda_tenant_limited(const struct soda_tenant *tenant)
 	return atomic_load(&tenant->flow.limited);
 }
 
+/* The tenant of this name, or number; NULL: there is none, or no more. */
+const struct soda_tenant *soda_tenant_named(struct soda_tenants *tenants, const char *name,
+					    size_t bytes);
+const struct soda_tenant *soda_tenant_numbered(struct soda_tenants *tenants, uint32_t number);
+
 /* A READ that was served, or a WRITE that was taken. */
 void soda_tenant_count(struct soda_tenant *tenant, bool write, uint32_t bytes);
 

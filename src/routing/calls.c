@@ -56,16 +56,20 @@ static int join(struct soda_router_client *c, const void *body, size_t bytes,
 static int link_agent(struct soda_router_client *c, const void *body, size_t bytes,
 		      struct soda_reply *reply)
 {
+	const struct soda_msg_owners *owners = &c->router->jobs.owners;
+	const char *name = (const char *)body + SODA_WIRE_MSG_LINK_BYTES;
+	size_t name_bytes = bytes - SODA_WIRE_MSG_LINK_BYTES;
+	uint32_t tenant = c->info->tenant;
 	struct soda_wire_msg_link l;
 	int ret = 0;
 
 	if (bytes >= sizeof(uint32_t) && check_version(soda_wire_get_u32(body), reply) < 0)
 		return -ENOTSUP;
 	ret = soda_wire_get_msg_link(body, bytes, &l);
+	if (ret == 0 && owners->find)
+		ret = owners->find(owners->arg, tenant, &name, &name_bytes, &tenant, &reply->why);
 	if (ret == 0)
-		ret = soda_msg_job_link(&c->router->jobs, &l,
-					(const char *)body + SODA_WIRE_MSG_LINK_BYTES,
-					bytes - SODA_WIRE_MSG_LINK_BYTES, c->info->tenant, &c->job,
+		ret = soda_msg_job_link(&c->router->jobs, &l, name, name_bytes, tenant, &c->job,
 					&c->link, &reply->why);
 	return ret < 0 ? ret : say_version(reply);
 }

@@ -141,9 +141,31 @@ struct soda_msg_tuning {
 	uint32_t threads;	 /* that route at the same time; 0: as many as there are */
 };
 
+struct soda_identity;
+
+/*
+ * Where those who come prove who they are: what the router's owner knows of them.  From any thread;
+ * functions with `why` return 0 or a negative errno, and why.
+ */
+struct soda_msg_owners {
+	void *arg;
+	/* As whom this router comes to the one at that address: the caller's; NULL: as nobody. */
+	int (*identify)(void *arg, const char *address, struct soda_identity **identity_p,
+			struct soda_why *why);
+	/* What another router calls the tenant of a job; NULL: no more. */
+	const char *(*name)(void *arg, uint32_t tenant);
+	/*
+	 * Whose job another router, who is `from`, means by a name, of which no more than the job's
+	 * own is left.
+	 */
+	int (*find)(void *arg, uint32_t from, const char **name_p, size_t *bytes_p,
+		    uint32_t *tenant_p, struct soda_why *why);
+};
+
 struct soda_msg_jobs {
 	struct soda_msg_tuning tuning; /* set before start, then constant */
-	sem_t turns;		       /* of tuning.threads, where these are limited */
+	struct soda_msg_owners owners; /* likewise; zeroed: nobody proves who it is */
+	sem_t turns; /* of tuning.threads, where these are limited */
 	pthread_mutex_t lock;
 	pthread_cond_t fewer;	   /* jobs, or threads */
 	uint64_t budget;	   /* set before start, then constant */

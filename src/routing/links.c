@@ -31,6 +31,7 @@
 #include "base/log.h"
 #include "routing/jobs.h"
 #include "transport/api/transport.h"
+#include "trust/identity.h"
 #include "wire/field.h"
 
 enum {
@@ -66,6 +67,7 @@ struct way {
 	struct soda_msg_link *link;
 	struct soda_msg_jobs *all;
 	struct soda_conn *conn;
+	struct soda_identity *identity;	 /* as whom; as long as conn */
 	bool linked;			 /* it has been, at some time */
 	bool asked;			 /* for the other agent's memory */
 	bool kicked;			 /* there is something to say */
@@ -420,8 +422,31 @@ static void drop_conn(struct way *w)
 		w->lost_ns = soda_now_ns();
 }
 
+/* As whom this router comes to the other one. */
+static int identify(struct way *w, struct soda_why *why)
+{
+	const struct soda_msg_owners *owners = &w->all->owners;
+
+	soda_identity_free(w->identity);
+	w->identity = NULL;
+	return owners->identify ? owners->identify(owners->arg, w->link->address, &w->identity, why) : 0;
+}
+
+/* The job's name, to an agent with tenants behind its tenant's, which is not in that agent's words
+ * what it is in ours.  Returns how many bytes. */
+static size_t name_job(const struct way *w, char *out, size_t room)
+{
+	const struct soda_msg_owners *owners = &w->all->owners;
+	const struct soda_msg_job *job = w->link->job;
+	const char *tenant = w->identity ? owners->name(owners->arg, job->tenant) : NULL;
+
+	return (size_t)snprintf(out, room, "%s%s%s", tenant ? tenant : "", tenant ? "/" : "",
+				job->name);
+}
+
 static int say_link(struct way *w, struct soda_why *why)
 {
+	char name[SODA_WIRE_TENANT_MAX + 1 + SODA_WIRE_MAX_NAME + 1];
 	const struct soda_msg_job *job = w->link->job;
 	struct soda_wire_msg_link link = { .version = SODA_MSG_VERSION,
 					   .ranks = job->ranks_n,
@@ -431,8 +456,7 @@ static int say_link(struct way *w, struct soda_why *why)
 					   .life = job->life,
 					   .shape = job->shape };
 	uint8_t body[SODA_WIRE_MSG_LINK_BYTES], reply[4];
-	struct iovec iov[2] = { { body, sizeof(body) },
-				{ (void *)(uintptr_t)job->name, strlen(job->name) } };
+	struct iovec iov[2] = { { body, sizeof(body) }, { name, name_job(w, name, sizeof(name)) } };
 	size_t n;
 
 	memcpy(link.key, job->key, sizeof(link.key));
@@ -475,12 +499,12 @@ static int ask_near(struct way *w, struct soda_why *why)
 	return ret;
 }
 
-/* 0, or a negative errno: -EAGAIN may be tried again, and -EBUSY: the job is not there. */
-static int make_conn(struct way *w, struct soda_why *why)
+static int make_conn_as(struct way *w, struct soda_why *why)
 {
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = SODA_MSG_LINK_CONNECT_MS,
-					       .calls = SODA_MSG_AHEAD };
+					       .calls = SODA_MSG_AHEAD,
+					       .identity = w->identity };
 	struct soda_wire_welcome welcome;
 	int ret = soda_conn_join_with(w->link->address, &opt, &w->conn, &welcome, why);
 
@@ -503,6 +527,14 @@ static int make_conn(struct way *w, struct soda_why *why)
 	soda_conn_close(w->conn);
 	w->conn = NULL;
 	return soda_call_lost(ret) ? -EAGAIN : ret;
+}
+
+/* 0, or a negative errno: -EAGAIN may be tried again, and -EBUSY: the job is not there. */
+static int make_conn(struct way *w, struct soda_why *why)
+{
+	int ret = identify(w, why);
+
+	return ret < 0 ? ret : make_conn_as(w, why);
 }
 
 /* Break the job off. The sentence of a refusal is given without who has refused. */
@@ -759,6 +791,7 @@ static void *way_main(void *arg)
 	skip_answers(w);
 	soda_conn_leave(w->conn, SODA_MSG_GOODBYE_MS);
 	soda_msg_job_put(w->link->job, false);
+	soda_identity_free(w->identity);
 	free(w);
 	end_thread(all);
 	return NULL;

@@ -1,8 +1,70 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dpu_agent/messages/messages.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "dpu_agent/session/session.h"
+#include "trust/identity.h"
 #include "wire/messages.h"
+
+/* Tenants (routing/jobs.h, struct soda_msg_owners); arg: the sessions of an agent that has them. */
+
+/*
+ * This agent comes to another one as the agent that it is to the memory server, too.  The name of
+ * the other one is the host of its address.
+ */
+static int identify(void *arg, const char *address, struct soda_identity **identity_p,
+		    struct soda_why *why)
+{
+	const struct soda_sessions *own = arg;
+	const struct soda_dpu_options *opt = own->opt;
+	struct soda_conf_error err = { "" };
+	int ret = opt->key_file
+			  ? soda_identity_load(opt->tenant, opt->key_file, NULL, address,
+					       identity_p, &err)
+			  : soda_conf_fail(&err, -EACCES,
+					   "no --key-file here to prove ourselves by");
+
+	if (ret == 0)
+		ret = soda_identity_encrypt(opt->daemon.tls, NULL, NULL, address, identity_p, &err);
+	if (ret < 0)
+		snprintf(why->text, sizeof(why->text), "messages: %s", err.text);
+	return ret == -ENOTSUP ? -ENOTSUP : ret < 0 ? -EACCES : 0;
+}
+
+static const char *name_of(void *arg, uint32_t tenant)
+{
+	const struct soda_sessions *own = arg;
+	const struct soda_tenant *t = soda_tenant_numbered(own->tenants, tenant);
+
+	return t ? t->name : NULL;
+}
+
+/* Another agent says TENANT/JOB, and is believed where its own role is agent; names have no '/'. */
+static int find_owner(void *arg, uint32_t from, const char **name_p, size_t *bytes_p,
+		      uint32_t *tenant_p, struct soda_why *why)
+{
+	const struct soda_sessions *own = arg;
+	const struct soda_tenant *who = soda_tenant_numbered(own->tenants, from), *owner;
+	const char *end = memchr(*name_p, '/', *bytes_p);
+
+	*tenant_p = from;
+	if (!who || soda_tenant_role(own->tenants, who) != SODA_ROLE_AGENT)
+		return 0;
+	owner = end ? soda_tenant_named(own->tenants, *name_p, (size_t)(end - *name_p)) : NULL;
+	if (!owner) {
+		snprintf(why->text, sizeof(why->text),
+			 "messages: the job %.*s is of no tenant of this agent",
+			 (int)(*bytes_p > 120 ? 120 : *bytes_p), *name_p);
+		return -EACCES;
+	}
+	*tenant_p = owner->number;
+	*bytes_p -= (size_t)(end + 1 - *name_p);
+	*name_p = end + 1;
+	return 0;
+}
 
 /* Hooks */
 
@@ -57,6 +119,10 @@ int soda_messages_start(struct soda_router *m, struct soda_sessions *all, uint64
 
 	if (ret < 0)
 		return ret;
+	if (all->tenants)
+		m->jobs.owners = (struct soda_msg_owners){
+			.arg = all, .identify = identify, .name = name_of, .find = find_owner
+		};
 	ret = soda_services_register(&all->services, &service, m);
 	if (ret < 0)
 		soda_router_stop(m);

@@ -252,6 +252,19 @@ static int join_job(struct peer *peer, uint32_t role)
 	return ask(peer, SODA_MSG_MESSAGES_JOIN, body, sizeof(body));
 }
 
+/* As an agent would, for this job. */
+static int link_job(struct peer *peer, const char *name)
+{
+	struct soda_wire_msg_link l = {
+		.version = SODA_MSG_VERSION, .ranks = 2, .agents = 1, .life = 1
+	};
+	uint8_t body[SODA_WIRE_MSG_LINK_BYTES + 32];
+
+	soda_wire_put_msg_link(body, &l);
+	memcpy(body + SODA_WIRE_MSG_LINK_BYTES, name, strlen(name));
+	return ask(peer, SODA_MSG_MESSAGES_LINK, body, SODA_WIRE_MSG_LINK_BYTES + strlen(name));
+}
+
 static void routes_apart(bool on_shm)
 {
 	struct peer physics, friend, biology;
@@ -266,6 +279,19 @@ static void routes_apart(bool on_shm)
 	assert_int_equal(join_job(&friend, SODA_MSG_PUSHES), -EBUSY);
 	assert_int_equal(join_job(&biology, SODA_MSG_PUSHES), 0);
 	assert_int_equal(peer_stat_sum(&physics, "tenant_list", "clients"), 2);
+	/* nobody but an agent names another tenant's, and nobody one that there is not */
+	peer_leave(&biology);
+	join(&biology, BIOLOGY);
+	assert_int_equal(link_job(&biology, "physics/job"), -EBUSY);
+	assert_non_null(strstr(biology.why.text, "no rank of this job has come here"));
+	tenancy_of(&tenants, names[BIOLOGY])->role = SODA_ROLE_AGENT;
+	reload("read again: 3 tenants");
+	assert_int_equal(link_job(&biology, "physics/job"), -EINVAL); /* it is there */
+	assert_non_null(strstr(biology.why.text, "different lists of agents and ranks"));
+	assert_int_equal(link_job(&biology, "physics/other"), -EBUSY);
+	assert_int_equal(link_job(&biology, "nobody/job"), -EACCES);
+	assert_int_equal(link_job(&biology, "job"), -EACCES);
+	assert_non_null(strstr(biology.why.text, "of no tenant of this agent"));
 	peer_leave(&friend);
 	peer_leave(&physics);
 	peer_leave(&biology);

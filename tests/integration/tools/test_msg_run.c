@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "integration/dpu_agent/tenancy.h"
 #include "tool.h"
 
 #define MSG_RUN(...)                                                                               \
@@ -166,6 +167,91 @@ static void test_agents(void **state)
 	}
 }
 
+/*
+ * Two agents that have tenants, and prove to each other that they are agents: they have one file,
+ * for their addresses have one host, which is the name of both.
+ */
+static struct tenancy tenants;
+static struct server proved[2];
+
+static void start_proved(bool key, bool tls)
+{
+	const char *args[] = { "--listen",
+			       "tcp://127.0.0.1:0",
+			       "--server",
+			       "tcp://127.0.0.1:1",
+			       "--msg-memory",
+			       "4M",
+			       "--tenants",
+			       tenants.file,
+			       "--tls",
+			       tls ? "require" : "off",
+			       NULL,
+			       NULL,
+			       NULL };
+
+	if (key) {
+		args[10] = "--key-file";
+		args[11] = tenancy_key(&tenants, "nodes");
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(agent_start(&proved[i], args), 0);
+}
+
+static void end_proved(bool complains)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(server_stop(&proved[i]), 0);
+		if (!complains)
+			assert_int_equal(server_complaints(&proved[i]), 0);
+		server_forget(&proved[i]);
+	}
+}
+
+static void run_proved(void)
+{
+	char list[2 * sizeof(proved[0].address) + 2];
+
+	snprintf(list, sizeof(list), "%s,%s", proved[0].address, proved[1].address);
+	MSG_RUN("--ranks", "3", "--agents", list, "--", histogram(), "50000");
+}
+
+static void test_tenants(void **state)
+{
+	struct soda_conf_error err;
+
+	if (soda_crypto_ready(&err)) {
+		print_message("SKIP: %s\n", err.text);
+		skip();
+	}
+	tenancy_open(&tenants, "127.0.0.1");
+	tenancy_add(&tenants, "physics");
+	tenancy_add(&tenants, "nodes")->role = SODA_ROLE_AGENT;
+	tenancy_save(&tenants);
+	setenv("SODA_KEY_FILE", tenancy_key(&tenants, "physics"), 1);
+	start_proved(true, false);
+	run_proved();
+	counted("histogram: 3 ranks, 150000 keys: ");
+	assert_true(server_logs(&proved[0], "of tenant nodes is new"));
+	end_proved(false);
+	/* by TLS, which nobody may come without */
+	setenv("SODA_TLS", "on", 1);
+	start_proved(true, true);
+	run_proved();
+	counted("histogram: 3 ranks, 150000 keys: ");
+	end_proved(false);
+	unsetenv("SODA_TLS");
+	/* an agent that has nothing to prove itself by breaks the job off, and says why */
+	start_proved(false, false);
+	run_proved();
+	check_status(1);
+	if (!strstr(run.err, "no --key-file here"))
+		fail_msg("%s", run.err);
+	end_proved(true);
+	unsetenv("SODA_KEY_FILE");
+	tenancy_close(&tenants);
+}
+
 static void test_environment(void **state)
 {
 	MSG_RUN("-n", "3", "--", "sh", "-c",
@@ -282,10 +368,11 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_histogram), cmocka_unit_test(test_agent),
-		cmocka_unit_test(test_nodes),	  cmocka_unit_test(test_net),
-		cmocka_unit_test(test_agents),	  cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_fails),	  cmocka_unit_test(test_process),
+		cmocka_unit_test(test_histogram),   cmocka_unit_test(test_agent),
+		cmocka_unit_test(test_nodes),	    cmocka_unit_test(test_net),
+		cmocka_unit_test(test_agents),	    cmocka_unit_test(test_tenants),
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_fails),
+		cmocka_unit_test(test_process),
 		cmocka_unit_test(test_refused),
 	};
 
