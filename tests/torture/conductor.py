@@ -2,8 +2,11 @@
 """Carries out one plan (plan.py), and judges what came of it."""
 
 import os
+import random
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import plan as plans
@@ -131,6 +134,7 @@ class Run:
         self.plan, self.folder = plan, folder
         self.proxy = Proxy()
         self.links = {}
+        self.keys = None  # the directory of an agent that seals
         self.program = None
         self.readers = []
         self.movers = []
@@ -175,8 +179,12 @@ class Run:
                 self.below.start()
                 link = self.proxy.link(host, self.below.address)
                 self.links['below'] = link
+            keys = []
+            if self.plan['sealed'] == 'agent':  # on a tmpfs, and this user's alone
+                self.keys = tempfile.mkdtemp(prefix='soda-torture-', dir='/dev/shm')
+                keys = ['--seal-state', self.keys]
             self.agent = stage.Daemon('agent', 'src/dpu_agent/soda-dpu-agent',
-                                      ['--server', link.address, *self.plan['agent']],
+                                      ['--server', link.address, *self.plan['agent'], *keys],
                                       'shm://' + self.path('a.sock') if way == 'agent-shm' else host,
                                       self.folder)
             self.agent.start()
@@ -232,6 +240,8 @@ class Run:
             if process and process.poll() is None:
                 process.kill()
                 process.wait()
+        if self.keys:
+            shutil.rmtree(self.keys, ignore_errors=True)
 
     # Faults
 
@@ -315,6 +325,32 @@ class Run:
                 stage.limit_descriptors(pid, was[0])
         self.later(f['ms'], end)
 
+    def damage(self, d, f):
+        """Pages of a server's memory, by the dice of the plan."""
+        dice = random.Random(f['dice'])
+        if d.process.returncode is not None:
+            return  # it has just been killed
+        pages = d.region_pages()
+        before = {at: d.read_page(at) for at in dice.sample(pages, min(f['pages'], len(pages)))}
+        before = {at: text for at, text in before.items() if text}
+        if f['how'] == 'back':  # what is written meanwhile is taken away again
+            pid = d.process.pid
+            self.later(max(f['ms'], 50),
+                       lambda: pid == d.process.pid and d.process.returncode is None and self.write_pages(d, before))
+            return
+        texts = list(before.values())
+        if f['how'] == 'swap':
+            texts = texts[1:] + texts[:1]
+        elif f['how'] == 'zero':
+            texts = [bytes(stage.PAGE)] * len(texts)
+        else:
+            texts = [bytes([text[0] ^ 1 << dice.randrange(8)]) + text[1:] for text in texts]
+        self.write_pages(d, dict(zip(before, texts)))
+
+    def write_pages(self, d, pages):
+        n = sum(d.write_page(at, text) for at, text in pages.items())
+        self.note(f'  {n} pages of the {d.name} are not what they were')
+
     def aim(self, f):
         """At the member of the pool that the event strikes: what is said of the server and its link is said of that."""
         member = f.get('member')
@@ -346,6 +382,8 @@ class Run:
             self.set_link(link, 'trickle', f['bytes'], 0, ms)
         elif do == 'spoil':
             self.spoil(link, f)
+        elif do == 'damage':
+            self.damage(self.servers[f['member']], f)
         elif do == 'descriptors':
             self.take_descriptors(f)
         elif do == 'kill reader':

@@ -252,14 +252,47 @@ def pool(p):
             f['member'] = member
 
 
+def damage(dice, p):
+    """What a server that lies does to ciphertext: pages of its memory are changed, or brought back from earlier."""
+    return {'do': 'damage', 'how': dice.choice(['flip', 'flip', 'zero', 'swap', 'back', 'back']),
+            'pages': dice.choice([1, 8, 200]), 'dice': dice.randrange(1 << 30), 'ms': outage(dice),
+            'member': dice.randrange(p['members'])}
+
+
+def seal(p):
+    """A part of the seeds is sealed: by the program (SODA_SEAL=1), or by the agent, whose keys the next one finds. What
+    cannot be sealed, they do not have.  In half of them the server's memory is damaged, too: of that no byte may be
+    served, and content may be lost.  A stream of its own, as above."""
+    dice = random.Random(f'{p["seed"]}, sealing')
+    if p['readers'] or p['movers'] or dice.random() < 0.6:
+        return
+    able = p['way'].startswith('agent') and '--async=no' not in p['agent'] and '--base' not in p['agent']
+    p['sealed'] = 'agent' if able and dice.random() < 0.5 else 'program'
+    p.update(files=False, freeze=0)
+    if p['sealed'] == 'agent':
+        p['agent'].append('--seal')
+    else:
+        p['env']['SODA_SEAL'] = '1'
+    if dice.random() < 0.5:
+        return
+    p['rules'] += [rule for rule in ('lose', 'fills') if rule not in p['rules'] and
+                   (rule == 'lose' or p['program'] == 'run')]
+    if p['sealed'] == 'agent':  # what an agent refuses handler mode asks for again, until the fault's time is over
+        p['mode'] = p['env']['SODA_MODE'] = 'inline'
+    for event in p['events']:
+        if dice.random() < 0.7:
+            event['faults'].append(damage(dice, p))
+
+
 def plan(seed, planted=None):
     p = make(seed)
-    p.update(readers=[], file_bytes=FILE_BYTES, below=None, movers=[], members=1)
+    p.update(readers=[], file_bytes=FILE_BYTES, below=None, movers=[], members=1, sealed=None)
     if not planted:
         pool(p)
         share(p)
         stack(p)
         move(p)
+        seal(p)
         return p
     p.update(plant=planted, character='connections', program='soda', rules=[], end='exit')
     p['events'] = p['events'][:1]

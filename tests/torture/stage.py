@@ -23,6 +23,8 @@ ENDED = 255  # program.c
 
 # What the kernel calls an agent's memory for the node's store: of a file's data, one a GiB, and its map.
 STORE_DATA, STORE_MAP = '/memfd:soda-store (deleted)', '/memfd:soda-store-map (deleted)'
+# What a memory server's regions are multiples of, and what is sealed as one.
+REGION, PAGE = 2 << 20, 4096
 
 
 class Wrong(Exception):
@@ -103,6 +105,41 @@ class Daemon:
             except OSError:
                 continue
         return found
+
+    def region_pages(self):
+        """Addresses of pages of its regions that have memory.  Regions are whole huge pages that no core dump has, and,
+        unlike keys, a child would."""
+        pid, found = self.process.pid, []
+        with open(f'/proc/{pid}/smaps') as smaps, open(f'/proc/{pid}/pagemap', 'rb', buffering=0) as pagemap:
+            for line in smaps:
+                word = line.split()
+                if not word[0].endswith(':'):
+                    first, end = (int(at, 16) for at in word[0].split('-'))
+                flags = set(word[1:]) if word[0] == 'VmFlags:' else set()
+                if not {'rd', 'wr', 'dd'} <= flags or 'wf' in flags or (end - first) % REGION:
+                    continue
+                n = (end - first) // PAGE
+                entries = os.pread(pagemap.fileno(), 8 * n, first // PAGE * 8)
+                found += [first + i * PAGE for i, (e,) in enumerate(struct.iter_unpack('<Q', entries)) if e >> 63]
+        return found
+
+    def read_page(self, at):
+        """None: it has gone."""
+        try:
+            with open(f'/proc/{self.process.pid}/mem', 'rb', buffering=0) as memory:
+                return os.pread(memory.fileno(), PAGE, at)
+        except OSError:
+            return None
+
+    def write_page(self, at, text):
+        """Whether it is another text than before."""
+        if self.read_page(at) in (None, text):
+            return False
+        try:
+            with open(f'/proc/{self.process.pid}/mem', 'r+b', buffering=0) as memory:
+                return os.pwrite(memory.fileno(), text, at) == PAGE
+        except OSError:
+            return False
 
     def store_memory(self):
         """Bytes of these files that have memory."""
