@@ -9,6 +9,7 @@
 #include "soda.h"
 #include "transport/listen/server.h"
 #include "wire/pool.h"
+#include "wire/proof.h"
 
 enum { PEERS = 6, IDENTITIES = 4, BATCH_MAX = 8, PATIENCE_S = 30, OPS_MAX = 200 };
 
@@ -262,11 +263,14 @@ static void call_simple(struct fuzz_input *in)
 {
 	static const uint8_t types[] = { SODA_MSG_CLOSE, SODA_MSG_SYNC,	 SODA_MSG_KEY,
 					 SODA_MSG_LIST,	 SODA_MSG_STATS, SODA_MSG_WRITTEN,
-					 SODA_MSG_BYE,	 SODA_MSG_PING };
+					 SODA_MSG_BYE,	 SODA_MSG_PING,	 SODA_MSG_TOKEN };
 	uint8_t which = fuzz_u8(in), type = fuzz_u8(in) % sizeof(types), region = fuzz_u8(in);
-	uint8_t id[2] = { region % 4, 0 };
+	uint8_t id[SODA_WIRE_TOKEN_ASK_BYTES] = { region % 4, 0 };
 
-	call(which, types[type], id, type < 4 ? 2 : region & 1);
+	if (types[type] == SODA_MSG_TOKEN && region & 4)
+		call(which, SODA_MSG_TOKEN, id, sizeof(id));
+	else
+		call(which, types[type], id, type < 4 ? 2 : region & 1);
 }
 
 /* What an open file has, or that of a name. */

@@ -796,6 +796,41 @@ static void forgets_tokens(enum way way)
 	end();
 }
 
+/* Where nobody would count, a tenant with a rate is not let in; and is, once it has none. */
+static void refuses_rates(enum way way)
+{
+	struct peer peer;
+	int r;
+
+	begin(way);
+	entry_of(BIOLOGY)->rate = 4 * MIB;
+	save();
+	reload("read again: 3 tenants");
+	r = peer_join_as(&peer, address, who[BIOLOGY]);
+	if (way == TCP) {
+		assert_int_equal(r, 0);
+		peer_leave(&peer);
+	} else {
+		assert_int_equal(r, -EPERM);
+		assert_non_null(strstr(peer.why.text,
+				       way == SHM ? "tenant biology has a rate, and over shm its "
+						    "programs would use"
+						  : "tenant biology has a rate, and over verbs "
+						    "requests do not wait for it: connect by tcp"));
+		assert_true(server_logs(&server, "of tenant biology: refused: tenant biology has"));
+	}
+	check_worker(2);
+	entry_of(BIOLOGY)->rate = 0;
+	save();
+	assert_int_equal(kill(server.pid, SIGHUP), 0);
+	/* when it has read that */
+	for (int i = 0; i < LOOKS && (r = peer_join_as(&peer, address, who[BIOLOGY])); i++)
+		usleep(10000);
+	assert_int_equal(r, 0);
+	peer_leave(&peer);
+	end();
+}
+
 #define BOTH(name)                                                                                 \
 	static void name##_tcp(void **state)                                                       \
 	{                                                                                          \
@@ -816,6 +851,7 @@ BOTH(keeps_quotas)
 BOTH(keeps_directories)
 BOTH(reads_again)
 BOTH(keeps_what_it_has)
+BOTH(refuses_rates)
 BOTH(refuses_tokens)
 BOTH(forgets_tokens)
 
@@ -832,6 +868,7 @@ ON_VERBS(keeps_quotas)
 ON_VERBS(keeps_directories)
 ON_VERBS(reads_again)
 ON_VERBS(keeps_what_it_has)
+ON_VERBS(refuses_rates)
 ON_VERBS(refuses_tokens)
 ON_VERBS(forgets_tokens)
 
@@ -865,7 +902,8 @@ static int tear_down(void **state)
 #define EVERYBODYS                                                                                 \
 	TESTS(serves), TESTS(refuses_strangers), TESTS(refuses_liars), TESTS(refuses_replay),      \
 		TESTS(refuses_changes), TESTS(finds_out_rogues), TESTS(reads_again),               \
-		TESTS(keeps_what_it_has), TESTS(keeps_quotas), cmocka_unit_test(refuses_to_start)
+		TESTS(keeps_what_it_has), TESTS(keeps_quotas), TESTS(refuses_rates),               \
+		cmocka_unit_test(refuses_to_start)
 
 int main(int argc, char **argv)
 {
@@ -884,6 +922,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(reads_again_verbs),
 		cmocka_unit_test(keeps_what_it_has_verbs),
 		cmocka_unit_test(keeps_quotas_verbs),
+		cmocka_unit_test(refuses_rates_verbs),
 	};
 	const struct CMUnitTest verbs_servers[] = {
 		cmocka_unit_test(keeps_directories_verbs),
