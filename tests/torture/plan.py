@@ -277,8 +277,6 @@ def seal(p):
         return
     p['rules'] += [rule for rule in ('lose', 'fills') if rule not in p['rules'] and
                    (rule == 'lose' or p['program'] == 'run')]
-    if p['sealed'] == 'agent':  # what an agent refuses handler mode asks for again, until the fault's time is over
-        p['mode'] = p['env']['SODA_MODE'] = 'inline'
     for event in p['events']:
         if dice.random() < 0.7:
             event['faults'].append(damage(dice, p))

@@ -21,6 +21,7 @@
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
+#include "host_agent/pages/install.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/protect.h"
 #include "host_agent/pages/shared.h"
@@ -200,6 +201,8 @@ static bool give_up(struct pending *p, int err, bool lost)
 	while (lost && soda_chunk_state(w) == SODA_CHUNK_REMOTE &&
 	       !soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_LOST))
 		;
+	if (!lost)
+		soda_mapping_mark(); /* before: who discards the chunk then takes the mark away */
 	if (!fail_page(p, lost))
 		return false;
 	soda_fault_fail(p->t, &p->f, err);
@@ -272,6 +275,13 @@ static bool has_failing_page(uint32_t id)
 	return false;
 }
 
+/* The server has refused the chunk, which is FETCHING for this fault. */
+static bool refuse(struct pending *p, int err)
+{
+	soda_install_cancel(p->f.id);
+	return give_up(p, err, false) || (too_late(p) && give_up(p, -ETIMEDOUT, false));
+}
+
 /*
  * Serve the fault as far as possible now; true: it has ended.  The thread may have gone on before:
  * installing the page wakes it, and it may even have freed the object.
@@ -292,6 +302,10 @@ static bool attempt(struct pending *p)
 		wake(p->page);
 		return served(p);
 	case SODA_STEP_FETCH:
+		/* a faulting thread that fetches itself asks once, too */
+		ret = soda_fetch_refused(p->f.id, p->since_ns);
+		if (ret)
+			return refuse(p, ret);
 		p->asked_ns = 0; /* it was that of an earlier request */
 		soda_fault_run_ahead(p->t, &p->f);
 		ret = soda_fetch_post(p->t, p->f.region, p->f.id,

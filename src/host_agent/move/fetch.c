@@ -18,6 +18,8 @@
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
 
+enum { REFUSALS = 64 };
+
 enum { MAPPED_MOST = 4 << 20 };
 
 static char *slot_of(struct soda_fetch_channel *ch, uint32_t number)
@@ -265,6 +267,37 @@ static uint64_t open_sealed(struct soda_thread *t, struct soda_fetch_channel *ch
 }
 
 /*
+ * The last refusals, by chunk; of two chunks with one place the later.  A writer takes the place by
+ * its id, and gives it back with the id: who reads the same id before and after has what is its
+ * own. Two writers at once may mix what they say: both are refusals of that moment.
+ */
+static struct {
+	_Atomic uint32_t id; /* UINT32_MAX: none, or being written */
+	_Atomic int err;
+	_Atomic uint64_t at_ns; /* 0: there was none */
+} refusals[REFUSALS];
+
+static void note_refusal(uint32_t id, int err)
+{
+	uint32_t i = id % REFUSALS;
+
+	atomic_store(&refusals[i].id, UINT32_MAX);
+	atomic_store(&refusals[i].err, err);
+	atomic_store(&refusals[i].at_ns, soda_now_ns());
+	atomic_store(&refusals[i].id, id);
+}
+
+int soda_fetch_refused(uint32_t id, uint64_t since_ns)
+{
+	uint32_t i = id % REFUSALS;
+	bool ours = atomic_load(&refusals[i].id) == id;
+	int err = atomic_load(&refusals[i].err);
+	uint64_t at_ns = atomic_load(&refusals[i].at_ns);
+
+	return ours && at_ns >= since_ns && at_ns && atomic_load(&refusals[i].id) == id ? err : 0;
+}
+
+/*
  * The server has refused a READ.  -ENOTCONN where its copy of the slab has become stale since, and
  * its region was closed: the other copy's server is asked.
  */
@@ -277,6 +310,8 @@ static int refused(struct soda_fetch_channel *ch, uint32_t id, int status)
 	else
 		soda_log_error("fetch of chunk %u from %s refused: %s", id,
 			       soda_conn_peer(ch->conn), soda_strerror(status));
+	if (status != -ENOTCONN)
+		note_refusal(id, status); /* before the chunk is REMOTE, and asked for again */
 	soda_install_cancel(id);
 	return status;
 }

@@ -109,6 +109,11 @@ int soda_fetch_collect(struct soda_thread *t, uint32_t channel, int64_t timeout_
 int soda_fetch_fd(uint32_t channel);
 unsigned soda_fetch_outstanding(uint32_t channel);
 /*
+ * Handler mode: the error with which a server has refused a READ of the chunk since then, or 0.
+ * Who posts a READ and goes on does not collect the answer itself.  AS.
+ */
+int soda_fetch_refused(uint32_t id, uint64_t since_ns);
+/*
  * Handler mode: the answer for a FETCHING chunk is overdue, so its connection counts as failed,
  * with all requests under way on it.  Does nothing while another thread uses the channel. AS.
  */

@@ -189,13 +189,14 @@ static int drop_resident(uint32_t id)
 
 /*
  * Take away what a chunk that is not resident may have in its pages: old content that the kernel
- * has refused to drop, or, LOST in handler mode, marks that make each touch fail.  Meanwhile the
+ * has refused to drop, or, in handler mode, marks that make each touch fail.  Meanwhile the
  * chunk is FETCHING, so that no other thread fetches it, or installs zeros and stores to them.
  */
 static int clear_pages(uint32_t id)
 {
 	bool left = soda_drop_left_pages();
 	bool failing = left || soda_agent.settings.mode == SODA_MODE_HANDLER;
+	bool marked = soda_mapping_any_marked(); /* a moment ago: it could not be had */
 	const struct soda_region *r = soda_region_of(id);
 	struct soda_chunk *c = &soda_agent.table[id];
 	struct iovec all = { soda_chunk_address(id), soda_region_chunk_bytes(r, id) };
@@ -206,7 +207,8 @@ static int clear_pages(uint32_t id)
 
 	do {
 		s = soda_chunk_state(w);
-		if (!(s == SODA_CHUNK_REMOTE && left) && !(s == SODA_CHUNK_LOST && failing))
+		if (!(s == SODA_CHUNK_REMOTE && (left || marked)) &&
+		    !(s == SODA_CHUNK_LOST && failing))
 			return 0;
 	} while (!soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING));
 	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
@@ -214,7 +216,8 @@ static int clear_pages(uint32_t id)
 		ret = soda_mapping_clear(all.iov_base, all.iov_len, soda_region_prot(r));
 		soda_chunk_settle(c, ret ? s : SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
 	} else {
-		ret = soda_agent.page_ops->drop(&all, 1, &dropped);
+		ret = marked ? soda_mapping_clear(all.iov_base, all.iov_len, soda_region_prot(r))
+			     : soda_agent.page_ops->drop(&all, 1, &dropped);
 		soda_chunk_settle(c, s, 0, 0, 0);
 	}
 	return ret;

@@ -12,7 +12,7 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/pages/uffd.h"
 
-static _Atomic bool any_failing;
+static _Atomic bool any_failing, any_marked;
 
 int soda_mapping_prepare(void *addr, uint64_t bytes)
 {
@@ -52,6 +52,16 @@ void soda_mapping_fail(char *page, int prot)
 		abort();
 	}
 	close(fd);
+}
+
+void soda_mapping_mark(void)
+{
+	atomic_store(&any_marked, true);
+}
+
+bool soda_mapping_any_marked(void)
+{
+	return atomic_load(&any_marked);
 }
 
 bool soda_mapping_any_failing(void)

@@ -28,6 +28,12 @@ void soda_mapping_fail(char *page, int prot);
 /* Whether soda_mapping_fail() has replaced any page since the start. */
 bool soda_mapping_any_failing(void);
 /*
+ * Handler mode: pages of chunks that can be had again are being made to fail for a moment, by
+ * poison or so; and whether any was.
+ */
+void soda_mapping_mark(void);
+bool soda_mapping_any_marked(void);
+/*
  * Pages that cannot be had are made to fail, for a moment, or while their chunk is LOST.  Map them
  * again as they were at the start, without pages; the caller owns the chunk, so that no other
  * thread installs it meanwhile.  Negative errno. AS.
