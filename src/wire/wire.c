@@ -177,6 +177,20 @@ void soda_wire_get_write(const uint8_t in[SODA_WIRE_WRITE_BYTES], struct soda_wi
 	w->size = (uint32_t)soda_wire_get(in + 8, 4);
 }
 
+void soda_wire_put_origin(uint8_t out[SODA_WIRE_ORIGIN_BYTES], const struct soda_wire_origin *o)
+{
+	soda_wire_put_u64(out, o->client_id);
+	soda_wire_put_u64(out + 8, o->secret);
+	soda_wire_put(out + 16, o->region_id, 2);
+}
+
+void soda_wire_get_origin(const uint8_t in[SODA_WIRE_ORIGIN_BYTES], struct soda_wire_origin *o)
+{
+	o->client_id = soda_wire_get_u64(in);
+	o->secret = soda_wire_get_u64(in + 8);
+	o->region_id = (uint16_t)soda_wire_get(in + 16, 2);
+}
+
 void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h)
 {
 	soda_wire_put(out, h->magic, 4);

@@ -97,6 +97,13 @@ enum soda_msg {
 #define SODA_WIRE_RESIDENCY 0x04u /* READ: a soda_wire_residency comes with it */
 #define SODA_WIRE_STORED 0x08u	  /* READ, in shared memory: of a chunk of the node's store */
 /*
+ * WRITE, to an agent in front of a pool: it keeps the data for a while, because the same go to
+ * another member next; and a WRITE without data, of those that it has kept: a soda_wire_origin
+ * comes in the first of the zeros.  SODA_ST_NOENT: it has them no more, and nothing was done.
+ */
+#define SODA_WIRE_KEEP 0x20u
+#define SODA_WIRE_KEPT 0x40u
+/*
  * A call of a service's type on a stream: a body, data, and their status, SODA_WIRE_FLOW_END_BYTES
  * (u32: SODA_ST_OK, or SODA_ST_FAULT: the data are not what the client has; then zeros).
  */
@@ -181,6 +188,17 @@ struct soda_wire_write {
 	uint64_t page_offset;
 	uint32_t size;
 };
+
+/*
+ * Which data a WRITE with SODA_WIRE_KEPT means: those of the last WRITE of the same range, of this
+ * region of the same program, which is another client there.  secret: that client's, which shows
+ * that the program is the same; with tenants it is 0, and both are one tenant's.
+ */
+struct soda_wire_origin {
+	uint64_t client_id, secret;
+	uint16_t region_id;
+};
+#define SODA_WIRE_ORIGIN_BYTES 18u
 
 enum soda_conn_kind { SODA_CONN_CONTROL = 1, SODA_CONN_DATA = 2 };
 
@@ -431,6 +449,8 @@ void soda_wire_get_residency(const uint8_t in[SODA_WIRE_RESIDENCY_BYTES],
 			     struct soda_wire_residency *h);
 void soda_wire_put_write(uint8_t out[SODA_WIRE_WRITE_BYTES], const struct soda_wire_write *w);
 void soda_wire_get_write(const uint8_t in[SODA_WIRE_WRITE_BYTES], struct soda_wire_write *w);
+void soda_wire_put_origin(uint8_t out[SODA_WIRE_ORIGIN_BYTES], const struct soda_wire_origin *o);
+void soda_wire_get_origin(const uint8_t in[SODA_WIRE_ORIGIN_BYTES], struct soda_wire_origin *o);
 void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h);
 int soda_wire_get_hello(const void *in, size_t bytes, struct soda_wire_hello *h);
 void soda_wire_put_welcome(uint8_t out[SODA_WIRE_WELCOME_BYTES], const struct soda_wire_welcome *w);

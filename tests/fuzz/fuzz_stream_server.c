@@ -4,7 +4,7 @@
  * and sends in pieces of any size, for a one-sided or a two-sided daemon.
  *   sides 8 | ops: what 8, then
  *     0..5  receive: length 16, so many bytes of the input as they are
- *     6     receive a frame: READ or WRITE with its fields, and data
+ *     6     receive a frame: READ or WRITE with its fields, and data, or of data that were kept
  *     7     send, at most so many bytes 16
  *     8     answer a request: which 8, status 8       9  free a WRITE: which 8
  *     10    memory for WRITEs comes or goes           11 the stream ends
@@ -93,13 +93,14 @@ static void receive_frame(struct soda_stream_conn *c, struct fuzz_input *in)
 				     .page_offset = fuzz_u8(in),
 				     .size = (1 + fuzz_u8(in) % 16) * SODA_WIRE_PAGE };
 	struct soda_wire_frame f = { .type = what & 1 ? SODA_MSG_WRITE : SODA_MSG_READ,
-				     .flags = what >> 1 & 5,
+				     .flags = (uint8_t)((what >> 1 & 5) | (what & 0x30) << 1),
 				     .length = SODA_WIRE_READ_BYTES };
+	bool kept = what & 0x20; /* a WRITE without data */
 
 	if (what & 0x80)
 		w.size = fuzz_u32(in);
 	if (what & 1) {
-		f.length = SODA_WIRE_WRITE_BYTES + w.size;
+		f.length = SODA_WIRE_WRITE_BYTES + (kept ? 0 : w.size);
 		soda_wire_put_write(head + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, &w);
 	} else {
 		soda_wire_put_read(head + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES,
@@ -109,7 +110,7 @@ static void receive_frame(struct soda_stream_conn *c, struct fuzz_input *in)
 							     .size = w.size });
 	}
 	soda_wire_put_frame(head, &f);
-	if (receive(c, head, sizeof(head)) && what & 1)
+	if (receive(c, head, sizeof(head)) && what & 1 && !kept)
 		receive(c, data, w.size < FRAME_DATA_MAX ? w.size : FRAME_DATA_MAX);
 }
 

@@ -33,6 +33,8 @@
 	  "WRITEs replaced by a newer one of the same range, and never sent")                      \
 	X(writes_accepted, NONE, "WRITEs acknowledged before the server had them")                 \
 	X(writes_delayed, NONE, "WRITEs not acknowledged at once, because the budget was full")    \
+	X(writes_recalled, NONE, "WRITEs to a member of a pool whose data another one had before") \
+	X(writes_recalled_bytes, BYTES, "data of WRITEs that the program sent for another member") \
 	X(writes_lost, NONE, "WRITEs acknowledged that could not be written")                      \
 	X(writes_lost_bytes, BYTES, "data acknowledged that could not be written")                 \
 	X(reads_owned, NONE, "READs answered from data that was not on the server yet")            \

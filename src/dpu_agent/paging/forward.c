@@ -862,6 +862,15 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 	soda_schedule_run(&soda_paging(s)->schedule, NULL);
 }
 
+/* The WRITE of data that are kept no more: its client sends them. */
+static void send_back(struct soda_session *s, struct soda_request *rq, struct soda_paging_region *r)
+{
+	SODA_TP_ANSWER(rq, -ENOENT);
+	soda_request_done(rq, -ENOENT, NULL);
+	soda_request_free(rq);
+	unhold(s, r, 1, 0);
+}
+
 /* async: take a WRITE, which holds its region, to the write list. */
 static void start_write(struct soda_session *s, struct soda_request *rq,
 			struct soda_paging_region *r)
@@ -930,6 +939,8 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 		drop_request(s, rq);
 	else if (err)
 		refuse(s, rq, err == -EPROTO ? -EINVAL : err);
+	else if (rq->kept && !(soda_paging(s)->async && soda_writes_recall(s, rq)))
+		send_back(s, rq, r);
 	else if (rq->write && soda_paging(s)->async)
 		start_write(s, rq, r);
 	else

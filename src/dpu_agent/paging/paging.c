@@ -225,6 +225,7 @@ static int close_region(struct soda_session *s, struct soda_paging_region *r,
 	soda_pager(s)->regions[r->mr.region_id] = NULL; /* no request finds it from now on */
 	pthread_mutex_unlock(&s->lock);
 	soda_writes_discard(s, r, false);
+	soda_writes_unkeep(s); /* another region may have its number soon */
 	soda_caches_close(s, r);
 	ret = await_region(s, r, LET_GO);
 	if (ret < 0) {
@@ -783,6 +784,7 @@ static void destroyed(struct soda_session *s, void *state)
 {
 	struct soda_pager *p = state;
 
+	soda_writes_unkeep(s);
 	soda_upstream_forget_regions(s, !s->leaving);
 	if (p->writes.run)
 		soda_block_put(p->writes.run);

@@ -120,6 +120,7 @@ static void close_channels(struct soda_server *server)
 		take_back(soda_channel_disconnect(&p->channels[i]));
 	}
 	soda_writes_restart(s);
+	soda_writes_unkeep(s);
 	drop_queue(s);
 }
 

@@ -61,6 +61,19 @@ static struct soda_block *place_locked(struct soda_session *s, uint16_t region_i
 	return l->run;
 }
 
+/* Whether there is room, for which what is kept may have to go. With the lock, which it lets go. */
+static bool make_room_locked(struct soda_session *s, uint32_t size)
+{
+	if (may_reserve(s, size))
+		return true;
+	if (!soda_pager(s)->writes.kept_first)
+		return false;
+	pthread_mutex_unlock(&s->lock);
+	soda_writes_unkeep(s);
+	pthread_mutex_lock(&s->lock);
+	return may_reserve(s, size);
+}
+
 int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t region_id,
 			uint64_t page_offset, uint32_t size, struct soda_span *span)
 {
@@ -69,7 +82,7 @@ int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t
 	int ret = 0;
 
 	pthread_mutex_lock(&s->lock);
-	if (may_reserve(s, size)) {
+	if (make_room_locked(s, size)) {
 		block = place_locked(s, region_id, page_offset * SODA_WIRE_PAGE, size, &memory);
 		if (block)
 			reserved_locked(s, size);
@@ -131,25 +144,28 @@ struct soda_span soda_writes_span_locked(struct soda_write *w, uint64_t offset, 
 
 /* The list and its index */
 
-static struct soda_write **bucket_of(struct soda_write_list *l, uint16_t region_id, uint64_t unit)
+static struct soda_write **bucket_in(struct soda_write **buckets, uint16_t region_id, uint64_t unit)
 {
 	uint64_t h = (unit + ((uint64_t)region_id << 40)) * 0x9e3779b97f4a7c15u;
 
-	return &l->buckets[h >> 32 & (SODA_WRITE_BUCKETS - 1)];
+	return &buckets[h >> 32 & (SODA_WRITE_BUCKETS - 1)];
 }
 
-struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t region_id,
-					   uint64_t offset, uint32_t bytes)
+static struct soda_write **bucket_of(struct soda_write_list *l, uint16_t region_id, uint64_t unit)
 {
-	struct soda_write_list *l = &soda_pager(s)->writes;
+	return bucket_in(l->buckets, region_id, unit);
+}
+
+/* In one of the list's two indices. */
+static struct soda_write *find_in(const struct soda_write_list *l, struct soda_write **buckets,
+				  uint16_t region_id, uint64_t offset, uint32_t bytes)
+{
 	struct soda_write *newest = NULL;
 	uint64_t from, to = (offset + bytes - 1) / UNIT;
 
-	if (!l->first)
-		return NULL;
 	from = offset < l->longest ? 0 : (offset - l->longest) / UNIT;
 	for (uint64_t unit = from; unit <= to; unit++) {
-		struct soda_write *w = *bucket_of(l, region_id, unit);
+		struct soda_write *w = *bucket_in(buckets, region_id, unit);
 
 		for (; w; w = w->below)
 			if (w->region_id == region_id && w->offset < offset + bytes &&
@@ -157,6 +173,14 @@ struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t regi
 				newest = w;
 	}
 	return newest;
+}
+
+struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t region_id,
+					   uint64_t offset, uint32_t bytes)
+{
+	struct soda_write_list *l = &soda_pager(s)->writes;
+
+	return l->first ? find_in(l, l->buckets, region_id, offset, bytes) : NULL;
 }
 
 static void link_locked(struct soda_session *s, struct soda_write *w)
@@ -197,6 +221,114 @@ static void unlink_locked(struct soda_session *s, struct soda_write *w)
 	pthread_cond_broadcast(&s->changed);
 }
 
+/* Kept WRITEs */
+
+/* Forget one that is kept; the reference is the caller's then. */
+static void unkeep_locked(struct soda_write_list *l, struct soda_write *w)
+{
+	struct soda_write **at = bucket_in(l->kept, w->region_id, w->offset / UNIT);
+
+	while (*at != w)
+		at = &(*at)->below;
+	*at = w->below;
+	*(w->prev ? &w->prev->next : &l->kept_first) = w->next;
+	*(w->next ? &w->next->prev : &l->kept_last) = w->prev;
+	l->kept_bytes -= w->bytes;
+}
+
+static void keep_locked(struct soda_write_list *l, struct soda_write *w)
+{
+	struct soda_write **bucket = bucket_in(l->kept, w->region_id, w->offset / UNIT);
+
+	atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
+	w->below = *bucket;
+	*bucket = w;
+	w->next = NULL;
+	w->prev = l->kept_last;
+	*(l->kept_last ? &l->kept_last->next : &l->kept_first) = w;
+	l->kept_last = w;
+	l->kept_bytes += w->bytes;
+}
+
+/* Move to the list `gone`, by `next`, one that overlaps the range. False: there is none. */
+static bool unkeep_range_locked(struct soda_write_list *l, uint16_t region_id, uint64_t offset,
+				uint32_t bytes, struct soda_write **gone_p)
+{
+	struct soda_write *w = l->kept_first ? find_in(l, l->kept, region_id, offset, bytes) : NULL;
+
+	if (!w)
+		return false;
+	unkeep_locked(l, w);
+	w->next = *gone_p;
+	*gone_p = w;
+	return true;
+}
+
+static void put_all(struct soda_write *gone)
+{
+	while (gone) {
+		struct soda_write *next = gone->next;
+
+		write_put(&gone->hold);
+		gone = next;
+	}
+}
+
+void soda_writes_unkeep(struct soda_session *s)
+{
+	struct soda_write_list *l = &soda_pager(s)->writes;
+	struct soda_write *gone = NULL, *w;
+
+	pthread_mutex_lock(&s->lock);
+	while ((w = l->kept_first)) {
+		unkeep_locked(l, w);
+		w->next = gone;
+		gone = w;
+	}
+	pthread_mutex_unlock(&s->lock);
+	put_all(gone);
+}
+
+/* Of exactly that range; with the reference of the list. */
+static struct soda_write *take_kept(struct soda_session *from, const struct soda_request *rq)
+{
+	struct soda_write_list *l = &soda_pager(from)->writes;
+	struct soda_write *w;
+
+	pthread_mutex_lock(&from->lock);
+	w = l->kept_first ? find_in(l, l->kept, rq->origin.region_id, rq->offset, rq->bytes) : NULL;
+	if (w && w->offset == rq->offset && w->bytes == rq->bytes)
+		unkeep_locked(l, w);
+	else
+		w = NULL;
+	pthread_mutex_unlock(&from->lock);
+	return w;
+}
+
+bool soda_writes_recall(struct soda_session *s, struct soda_request *rq)
+{
+	struct soda_session *from = soda_session_look(s->all, rq->origin.client_id);
+	struct soda_write *w = NULL;
+
+	if (!from)
+		return false;
+	if (from->tenant == s->tenant && (s->tenant || from->secret == rq->origin.secret))
+		w = take_kept(from, rq);
+	if (w) {
+		rq->data = w->rq->data;
+		rq->hold = w->rq->hold;
+		soda_block_ref(rq->hold, 1);
+		pthread_mutex_lock(&s->lock);
+		reserved_locked(s, rq->bytes);
+		pthread_mutex_unlock(&s->lock);
+		soda_count_add(SODA_COUNT_writes_recalled, 1);
+		soda_count_add(SODA_COUNT_writes_recalled_bytes, rq->bytes);
+		write_put(&w->hold);
+	}
+	soda_session_put(from);
+	return w;
+}
+
 /*
  * Count w as acknowledged, if the budget allows.  Not to an agent that passes the client on: that
  * one has acknowledged the WRITE to the program, takes this agent's answer for the word that the
@@ -218,7 +350,7 @@ static bool accept_locked(struct soda_session *s, struct soda_write *w)
 
 /* WRITEs that have left the list, each with the list's reference. */
 struct ending {
-	struct soda_write *first, **end; /* by `below`, which is not used for a bucket any more */
+	struct soda_write *first, **end; /* by `left` */
 };
 
 /*
@@ -242,7 +374,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 		     struct soda_paging_region *region)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
-	struct soda_write *w = calloc(1, sizeof(*w)), *old = NULL;
+	struct soda_write *w = calloc(1, sizeof(*w)), *old = NULL, *stale = NULL;
 	bool accepted, delayed;
 
 	if (!w)
@@ -257,6 +389,8 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 				  .region_id = rq->region_id };
 	soda_caches_written(region, w->offset, w->bytes);
 	pthread_mutex_lock(&s->lock);
+	while (unkeep_range_locked(l, w->region_id, w->offset, w->bytes, &stale))
+		;
 	if (soda_paging(s)->aggregate &&
 	    !soda_session_late_locked(s)) /* it would acknowledge `old` early */
 		old = replace_locked(s, w);
@@ -266,6 +400,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 		l->unanswered = w;
 	delayed = !accepted && !soda_session_late_locked(s);
 	pthread_mutex_unlock(&s->lock);
+	put_all(stale);
 	if (old) {
 		if (!old->answered)
 			soda_forward_answer(old->rq, 0, NULL);
@@ -331,9 +466,9 @@ static void note_loss(struct soda_session *s, const struct soda_write *w, int er
 
 static void ending_add(struct ending *e, struct soda_write *w)
 {
-	w->below = NULL;
+	w->left = NULL;
 	*e->end = w;
-	e->end = &w->below;
+	e->end = &w->left;
 }
 
 /* Move the READs that wait for w to *tasks_p. */
@@ -381,7 +516,9 @@ static void answer_more(struct soda_session *s)
 
 void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n, int status)
 {
+	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct ending gone = { .end = &gone.first };
+	struct soda_write *stale = NULL;
 	struct soda_task *again = NULL;
 
 	pthread_mutex_lock(&s->lock);
@@ -399,9 +536,19 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 		ending_add(&gone, w);
 		w = next;
 	}
+	for (w = gone.first; w; w = w->left)
+		if (!status && w->rq->keep && w->rq->hold)
+			keep_locked(l, w);
+	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
+		w = l->kept_first;
+		unkeep_locked(l, w);
+		w->next = stale;
+		stale = w;
+	}
 	pthread_mutex_unlock(&s->lock);
+	put_all(stale);
 	while ((w = gone.first)) {
-		gone.first = w->below;
+		gone.first = w->left;
 		if (!w->answered)
 			soda_forward_answer(w->rq, status, NULL);
 		else if (status < 0)
@@ -439,7 +586,7 @@ void soda_writes_restart(struct soda_session *s)
 	soda_pager(s)->writes.unposted = soda_pager(s)->writes.first;
 	pthread_mutex_unlock(&s->lock);
 	while ((w = gone.first)) {
-		gone.first = w->below;
+		gone.first = w->left;
 		drop_unanswered(w);
 		write_put(&w->hold);
 	}
@@ -470,7 +617,7 @@ void soda_writes_discard(struct soda_session *s, const struct soda_paging_region
 	}
 	pthread_mutex_unlock(&s->lock);
 	while ((w = gone.first)) {
-		gone.first = w->below;
+		gone.first = w->left;
 		if (files_too && w->answered)
 			note_loss(s, w, -ESHUTDOWN);
 		if (files_too && !w->answered)

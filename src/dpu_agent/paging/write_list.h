@@ -6,6 +6,9 @@
  * under way on a lost connection are posted again in the same order.
  *
  *   LISTED -> POSTED -> answered by the server, off the list; acknowledged now, if it was not
+ *      |                   \-> KEPT, if the client asked for that: in front of a pool the program
+ *      |                        writes the same data to another member next, and need not send them
+ *      |                        again (soda_writes_recall)
  *      |         \-> LISTED again: the connection was lost
  *      \-> replaced by a newer WRITE of the same range, off the list
  *
@@ -35,7 +38,8 @@ struct soda_write {
 	struct soda_request *rq;
 	struct soda_paging_region *region; /* held */
 	struct soda_write *next, *prev;	   /* of the list; guarded by session->lock, and so below */
-	struct soda_write *below;	   /* the next older one in its bucket */
+	struct soda_write *below;	   /* the next older one in its bucket, or of those kept */
+	struct soda_write *left;	   /* of those that leave the list together */
 	uint64_t seq;
 	uint64_t offset;
 	uint32_t bytes;
@@ -57,6 +61,10 @@ struct soda_write_list {
 	uint64_t reserved_bytes; /* memory for WRITEs' data that is in use */
 	uint32_t longest;	 /* bytes of the longest WRITE so far */
 	struct soda_write *buckets[SODA_WRITE_BUCKETS];
+	/* those kept, by `next` and `prev`, oldest first, and their own index */
+	struct soda_write *kept_first, *kept_last;
+	uint64_t kept_bytes; /* at most the write budget */
+	struct soda_write *kept[SODA_WRITE_BUCKETS];
 	/* where the next WRITE's data are received if it continues the last one */
 	struct soda_block *run;
 	uint32_t run_used;
@@ -76,6 +84,14 @@ void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes);
  */
 bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 		     struct soda_paging_region *region);
+/*
+ * rq is a WRITE without data, which are those of rq->origin: a WRITE of the same range that a
+ * session of the same program has kept, and keeps no longer.  rq has its data then.  False: there
+ * is none, or it is not this program's to use.
+ */
+bool soda_writes_recall(struct soda_session *s, struct soda_request *rq);
+/* Keep nothing any more. */
+void soda_writes_unkeep(struct soda_session *s);
 /* The newest WRITE that overlaps the range, or NULL. The session's lock is held. */
 struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t region_id,
 					   uint64_t offset, uint32_t bytes);

@@ -172,6 +172,8 @@ static inline void soda_session_ref(struct soda_session *s)
 }
 /* The client's session, with a reference, and counted in `busy`; NULL: there is none. */
 struct soda_session *soda_session_find(struct soda_sessions *all, uint64_t id);
+/* The same, not counted in `busy`: it may leave the table meanwhile. Put the reference back. */
+struct soda_session *soda_session_look(struct soda_sessions *all, uint64_t id);
 /* Undo soda_session_find(): count `busy` down, give the reference back. */
 void soda_session_unbusy(struct soda_session *s);
 /*

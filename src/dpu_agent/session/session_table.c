@@ -52,6 +52,19 @@ void soda_session_put(struct soda_session *s)
 	free(s);
 }
 
+struct soda_session *soda_session_look(struct soda_sessions *all, uint64_t id)
+{
+	struct soda_session *s;
+
+	pthread_mutex_lock(&all->lock);
+	for (s = all->list; s && (s->tool || s->id != id);)
+		s = s->next;
+	if (s)
+		soda_session_ref(s);
+	pthread_mutex_unlock(&all->lock);
+	return s;
+}
+
 struct soda_session *soda_session_find(struct soda_sessions *all, uint64_t id)
 {
 	struct soda_session *s;

@@ -39,6 +39,8 @@ struct soda_link {
 	   `moves` is false, which is made true then; the keeper makes it false again. */
 	char moves_to[SODA_ADDRESS_MAX + 1];
 	_Atomic bool moves;
+	/* Who we are to the server that was met last, and a secret that shows it. */
+	_Atomic uint64_t client_id, secret;
 	pthread_t keeper;
 	bool keeper_runs;
 	int event_fd;			 /* eventfd; the keeper waits on it */

@@ -137,6 +137,8 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	if (met == SODA_MET_FORGOTTEN)
 		note_forgotten(link);
 	atomic_store(&link->free_bytes, server->welcome.free_bytes);
+	atomic_store(&link->client_id, server->hello.client_id);
+	atomic_store(&link->secret, server->hello.secret);
 	if (link == soda_agent.links) /* what belongs to a pool acknowledges late */
 		soda_recover_unacked(server->welcome.agent);
 	ret = met == SODA_MET_FIRST ? soda_member_learn(link, control, why) : 0;

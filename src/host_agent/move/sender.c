@@ -65,6 +65,8 @@ struct relayed {
 	uint16_t mask;
 	uint8_t why;
 	uint32_t done;
+	uint8_t from; /* as in soda_sending */
+	uint16_t from_region;
 	void *sealed; /* the place of sealing.h with the blocks, or NULL */
 };
 
@@ -566,6 +568,8 @@ static void relay(uint32_t k, struct soda_sending *op)
 		.mask = (uint16_t)op->mask,
 		.why = op->why,
 		.done = op->done,
+		.from = op->from,
+		.from_region = op->from_region,
 		.sealed = sealed,
 	};
 	to->tail++;
@@ -604,6 +608,11 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 /* A server has the chunk, or its copy there has become stale. */
 static void advance(struct soda_sender *s, struct soda_sending *op)
 {
+	if (op->kept && !op->failed) {
+		op->from = (uint8_t)(s->server + 1);
+		op->from_region = op->there->id;
+	}
+	op->kept = false;
 	op->done |= 1u << op->copy_k;
 	forward(s, op);
 }
@@ -668,7 +677,10 @@ static bool refused_by_copy(const struct soda_sender *s, const struct soda_sendi
 static void op_ends(struct soda_sender *s, struct soda_sending *op)
 {
 	SODA_TP_WRITEBACK_DONE(op->id, op->bytes, op->failed);
-	if (!op->failed) {
+	if (!op->failed && op->again) {
+		op->from = 0;
+		forward(s, op);
+	} else if (!op->failed) {
 		soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
 		advance(s, op);
 	} else if (op->lost) {
@@ -752,6 +764,35 @@ static char *base_of(const struct soda_sending *op)
 	return op->copy ? op->copy : soda_chunk_address(op->id);
 }
 
+/* Whether a copy gets the same blocks after this one. */
+static bool goes_on(const struct soda_region *r, const struct soda_sending *op)
+{
+	return soda_copies(r) && !r->pieces &&
+	       soda_copies_next(r, op->done | 1u << op->copy_k) >= 0;
+}
+
+/* The WRITE of a run; where an agent has its data, or is to keep them, it says so. */
+static int post_run(struct soda_sender *s, struct soda_sending *op, const struct soda_region *there,
+		    uint64_t offset, uint32_t bytes, const char *data)
+{
+	uint64_t cookie = (uint64_t)(op - s->ops);
+
+	if (op->from) {
+		const struct soda_link *link = &soda_agent.links[op->from - 1];
+		const struct soda_wire_origin origin = {
+			.client_id = atomic_load(&link->client_id),
+			.secret = atomic_load(&link->secret),
+			.region_id = op->from_region,
+		};
+
+		return soda_conn_post_again(s->conn, &there->mr, offset, bytes, &origin, cookie);
+	}
+	op->bytes += bytes;
+	if (op->kept)
+		return soda_conn_post_kept(s->conn, &there->mr, offset, bytes, data, cookie);
+	return soda_conn_post_write(s->conn, &there->mr, offset, bytes, data, cookie);
+}
+
 /*
  * A WRITE for each run of the blocks in the mask; byte `before` of the chunk lies at `offset` of
  * `there`. As post_runs().
@@ -761,20 +802,21 @@ static int post_blocks(struct soda_sender *s, struct soda_sending *op,
 		       uint32_t before)
 {
 	const struct soda_region *r = soda_region_of(op->id);
+	bool keeps = soda_agent.agent[0] && soda_conn_keeps(s->conn);
 	int n = 0;
 
+	op->from = keeps ? op->from : 0;
+	op->kept = keeps && !op->from && goes_on(r, op);
 	while (mask) {
 		struct run run = next_run(r, op->id, &mask);
 		int ret;
 
 		if (run.from >= run.to)
 			break;
-		ret = soda_conn_post_write(s->conn, &there->mr, offset + run.from - before,
-					   run.to - run.from, base_of(op) + run.from,
-					   (uint64_t)(op - s->ops));
+		ret = post_run(s, op, there, offset + run.from - before, run.to - run.from,
+			       base_of(op) + run.from);
 		if (ret)
 			return ret;
-		op->bytes += run.to - run.from;
 		n++;
 	}
 	return n;
@@ -1041,6 +1083,8 @@ static int send_relayed(struct soda_sender *s, const struct relayed *in, bool po
 					  .mask = in->mask,
 					  .why = in->why,
 					  .done = in->done,
+					  .from = in->from,
+					  .from_region = in->from_region,
 					  .sealed = in->sealed,
 					  .copy = in->sealed };
 	bool closed;
@@ -1175,7 +1219,9 @@ static void answered(struct soda_sender *s, const struct soda_done *done, int n)
 	for (int i = 0; i < n; i++) {
 		struct soda_sending *op = &s->ops[done[i].cookie];
 
-		if (done[i].status && !op->failed) {
+		if (done[i].status == -ENOENT && op->from) {
+			op->again = true;
+		} else if (done[i].status && !op->failed) {
 			op->failed = true;
 			if (!soda_copies_spare(soda_region_of(op->id)))
 				count_refusal(op->id, done[i].status);

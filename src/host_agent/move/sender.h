@@ -13,6 +13,8 @@
  * one has acknowledged it waits, still SENDING, in the relay of the next one's server, whose sender
  * takes it from there.  A thread may store to the chunk meanwhile, and the copies get different
  * content: then the chunk is DIRTY, and all of them get those blocks again before it is dropped.
+ * Through an agent in front of the pool the data travel to it once: it keeps those of the WRITE to
+ * the first server for the WRITE to the next one, which says where they were.
  *
  * The WRITEs are sent straight from the chunk's pages; of pages that the program has closed
  * (closed_pages.c), from a copy; of a sealed object, from a place of sealing.h, which the chunk
@@ -49,6 +51,14 @@ struct soda_sending {
 	uint8_t copy_k;			 /* of a slab with copies: which one it is sent to... */
 	uint32_t done;			 /* ...and, a bit each, which have acknowledged it */
 	const struct soda_region *there; /* that copy's region when it was posted */
+	/*
+	 * An agent in front of the pool has kept the data of the WRITEs to the copy before this
+	 * one: that server's link, and 1 more, and its region.  0: they travel.
+	 */
+	uint8_t from;
+	uint16_t from_region;
+	bool kept;  /* it keeps those of these WRITEs */
+	bool again; /* it keeps what is sent no more: the data have to travel */
 	bool used;
 	bool failed;  /* the server has refused a WRITE, or `lost` */
 	bool lost;    /* the connection has failed */

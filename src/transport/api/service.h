@@ -88,6 +88,9 @@ struct soda_request {
 	bool polling; /* the client awaits the answer by polling */
 	bool told;    /* READ: `residency` came with it */
 	bool stored;  /* READ: may be answered by a span that is `stored` */
+	bool keep;    /* WRITE: its client will ask for the data again (SODA_WIRE_KEEP) */
+	bool kept;    /* WRITE: without data: they are those of `origin`, which is not checked */
+	struct soda_wire_origin origin;
 	struct soda_wire_residency residency;
 	/*
 	 * WRITE: the data, not written to by anybody else until soda_request_free, and

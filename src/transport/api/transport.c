@@ -86,6 +86,8 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	if (welcome.max_data < conn->max_data)
 		conn->max_data = welcome.max_data;
 	conn->asks = welcome.agent & SODA_WIRE_AGENT_ASKS;
+	conn->keeps =
+		welcome.agent & SODA_WIRE_AGENT_POOL && conn->ops->keeps && conn->ops->keeps(conn);
 	conn->merges = full.merge && !welcome.agent;
 	*welcome_p = welcome;
 	*conn_p = conn;
@@ -342,6 +344,11 @@ void soda_conn_unmap_region(struct soda_mr *mr)
 	}
 }
 
+bool soda_conn_keeps(const struct soda_conn *conn)
+{
+	return conn->keeps;
+}
+
 bool soda_conn_asks(const struct soda_conn *conn)
 {
 	return conn->asks;
@@ -396,6 +403,30 @@ int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint6
 					       .offset = offset,
 					       .cookie = cookie,
 					       .data = (void *)(uintptr_t)src,
+					       .bytes = bytes,
+					       .write = true });
+}
+
+int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			uint32_t bytes, const void *src, uint64_t cookie)
+{
+	return post(conn, &(struct soda_post){ .mr = mr,
+					       .offset = offset,
+					       .cookie = cookie,
+					       .data = (void *)(uintptr_t)src,
+					       .bytes = bytes,
+					       .write = true,
+					       .keep = conn->keeps });
+}
+
+int soda_conn_post_again(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const struct soda_wire_origin *origin, uint64_t cookie)
+{
+	assert(conn->keeps);
+	return post(conn, &(struct soda_post){ .mr = mr,
+					       .offset = offset,
+					       .cookie = cookie,
+					       .origin = origin,
 					       .bytes = bytes,
 					       .write = true });
 }

@@ -384,6 +384,17 @@ int soda_conn_post_read(struct soda_conn *conn, const struct soda_mr *mr, uint64
 			uint32_t bytes, void *dest, uint64_t cookie);
 int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
 			 uint32_t bytes, const void *src, uint64_t cookie);
+/*
+ * An agent in front of a pool may keep the data of a WRITE for a while (soda_conn_keeps): post_kept
+ * asks for that, and post_again is a WRITE of the same data, of the same range, to a region of
+ * another of its members, for which nothing travels.  soda_done.status is -ENOENT where they are
+ * kept no more: then nothing was written.  origin: until the end of the call. As post_write. AS.
+ */
+bool soda_conn_keeps(const struct soda_conn *conn);
+int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			uint32_t bytes, const void *src, uint64_t cookie);
+int soda_conn_post_again(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const struct soda_wire_origin *origin, uint64_t cookie);
 
 /*
  * The same as post_read; but where the peer has our userfaultfd (soda_conn_installs)

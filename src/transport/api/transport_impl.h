@@ -26,11 +26,14 @@ struct soda_post {
 	void *data;  /* READ: destination; WRITE: source, not written to */
 	void *place; /* READ: where the peer may install the pages, or NULL */
 	const struct soda_wire_residency *residency; /* READ: or NULL; until the end of the call */
+	const struct soda_wire_origin
+		*origin; /* WRITE: whose data, which do not travel; likewise */
 	uint32_t bytes;
 	bool write;
 	bool protect; /* the peer installs at `place` write-protected */
 	bool stored;  /* READ: the answer may be that it is in the node's store */
 	bool merge;   /* READ: may become a part of the request before it */
+	bool keep;    /* WRITE: the peer keeps the data */
 };
 
 /* A two-sided listener's part of soda_request_done and soda_request_free. */
@@ -94,6 +97,7 @@ struct soda_conn_ops {
 
 	/* These may be NULL: false, and nothing to do. AS. */
 	bool (*installs)(const struct soda_conn *conn);
+	bool (*keeps)(const struct soda_conn *conn); /* where the peer is an agent with a pool */
 	int (*revoke)(struct soda_conn *conn);
 };
 
@@ -108,6 +112,7 @@ struct soda_conn {
 	uint32_t max_data;    /* largest READ or WRITE: ours and the peer's */
 	int error;	      /* 0, or what every later call returns */
 	bool asks;	      /* soda_conn_asks */
+	bool keeps;	      /* soda_conn_keeps */
 	bool merges;	      /* soda_conn_options.merge, and the peer is no agent */
 	bool tells;	      /* `residency` is for the next READ */
 	struct soda_wire_residency residency;

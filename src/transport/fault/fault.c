@@ -294,6 +294,10 @@ static void tell_of_oldest(struct fault_conn *c)
 
 static int post_below(struct fault_conn *c, const struct soda_post *p)
 {
+	if (p->origin)
+		return soda_conn_post_again(c->below, p->mr, p->offset, p->bytes, p->origin, 0);
+	if (p->keep)
+		return soda_conn_post_kept(c->below, p->mr, p->offset, p->bytes, p->data, 0);
 	if (p->write)
 		return soda_conn_post_write(c->below, p->mr, p->offset, p->bytes, p->data, 0);
 	if (p->residency)
@@ -442,6 +446,11 @@ static bool fault_installs(const struct soda_conn *conn)
 	return soda_conn_installs(fault(conn)->below);
 }
 
+static bool fault_keeps(const struct soda_conn *conn)
+{
+	return soda_conn_keeps(fault(conn)->below);
+}
+
 static int fault_revoke(struct soda_conn *conn)
 {
 	return soda_conn_revoke(fault(conn)->below);
@@ -467,6 +476,7 @@ static const struct soda_conn_ops fault_ops = {
 	.flush = fault_flush,
 	.poll = fault_poll,
 	.installs = fault_installs,
+	.keeps = fault_keeps,
 	.revoke = fault_revoke,
 };
 

@@ -242,6 +242,7 @@ static void deliver_write(struct soda_stream_conn *c, const uint8_t *tag)
 	rq->bytes = c->write.size;
 	rq->data = c->write_span.memory;
 	rq->hold = c->write_span.hold;
+	rq->keep = c->write_keep;
 	request_deliver(c, rq, tag);
 }
 
@@ -275,6 +276,31 @@ static void start_write(struct soda_stream_conn *c, const uint8_t *in, uint32_t 
 	c->rx_begin += SODA_WIRE_HEAD_BYTES;
 	c->write_left = c->write.size;
 	c->writing = true;
+}
+
+/* A WRITE of data that a two-sided peer has kept. */
+static void start_kept(struct soda_stream_conn *c, const uint8_t *in)
+{
+	const uint8_t *body = in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES;
+	struct soda_wire_write write;
+	struct soda_request *rq;
+
+	soda_wire_get_write(body, &write);
+	if (soda_wire_check_range(0, write.size, SODA_WIRE_MAX_DATA) < 0) {
+		reject(c, "a WRITE of a size that is not allowed");
+		return;
+	}
+	rq = request_new(c);
+	if (!rq) {
+		queue_answer(c, SODA_MSG_WRITE_REPLY, -ENOMEM, body, NULL);
+		return;
+	}
+	rq->write = rq->kept = true;
+	rq->region_id = write.region_id;
+	rq->offset = write.page_offset * SODA_WIRE_PAGE;
+	rq->bytes = write.size;
+	soda_wire_get_origin(in + SODA_WIRE_FRAME_BYTES, &rq->origin);
+	request_deliver(c, rq, body);
 }
 
 /* `bytes` of a WRITE's data are where they belong. */
@@ -334,6 +360,15 @@ static bool read_may_go_on(struct soda_stream_conn *c, const uint8_t *in)
 	return may_go_on(c, read.size);
 }
 
+/* Of the tenant's rate it takes what its data would: the member gets them. */
+static bool kept_may_go_on(struct soda_stream_conn *c, const uint8_t *in)
+{
+	struct soda_wire_write write;
+
+	soda_wire_get_write(in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, &write);
+	return may_go_on(c, write.size);
+}
+
 /* One request, if it is all there. False: it is not, or it was bad. */
 static bool take_request(struct soda_stream_conn *c)
 {
@@ -356,7 +391,14 @@ static bool take_request(struct soda_stream_conn *c)
 		if (have < SODA_WIRE_HEAD_BYTES ||
 		    !may_go_on(c, frame.length - SODA_WIRE_WRITE_BYTES))
 			return false;
+		c->write_keep = frame.flags & SODA_WIRE_KEEP;
 		start_write(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, frame.length);
+	} else if (frame.type == SODA_MSG_WRITE && frame.length == SODA_WIRE_WRITE_BYTES &&
+		   frame.flags & SODA_WIRE_KEPT && ops(c)->request) {
+		if (have < SODA_WIRE_HEAD_BYTES || !kept_may_go_on(c, in))
+			return false;
+		c->rx_begin += SODA_WIRE_HEAD_BYTES;
+		start_kept(c, in);
 	} else {
 		reject(c, "unknown request, or of the wrong length");
 	}

@@ -63,6 +63,7 @@ struct soda_stream_conn {
 	/* a WRITE whose data is under way */
 	bool writing;
 	struct soda_request *write_rq; /* two-sided: what will tell of it */
+	bool write_keep;	       /* SODA_WIRE_KEEP */
 	bool discard;		       /* its translation failed: the data goes nowhere */
 	int write_status;
 	uint32_t write_left;

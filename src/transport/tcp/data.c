@@ -227,6 +227,11 @@ static void data_close(struct soda_conn *conn)
 	free(c);
 }
 
+static bool data_keeps(const struct soda_conn *conn)
+{
+	return true;
+}
+
 static const struct soda_conn_ops data_ops = {
 	.close = data_close,
 	.abort = data_abort,
@@ -234,6 +239,7 @@ static const struct soda_conn_ops data_ops = {
 	.post = data_post,
 	.flush = data_flush,
 	.poll = data_poll,
+	.keeps = data_keeps,
 };
 
 int soda_tcp_data_create(int fd, const char *rest, const struct soda_conn_options *opt,

@@ -89,14 +89,26 @@ static bool merge(struct soda_tcp_queue *q, const struct soda_post *p)
 	return true;
 }
 
+/* Bytes of data that travel with the request. */
+static uint32_t data_bytes(const struct soda_post *p)
+{
+	return p->write && !p->origin ? p->bytes : 0;
+}
+
+static uint8_t flags(const struct soda_post *p)
+{
+	return (uint8_t)((p->residency ? SODA_WIRE_RESIDENCY : 0) | (p->keep ? SODA_WIRE_KEEP : 0) |
+			 (p->origin ? SODA_WIRE_KEPT : 0));
+}
+
 void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 {
 	struct soda_tcp_slot *s = slot_at(q, q->posted);
 	uint8_t *out = q->requests[q->posted & q->mask];
 	struct soda_wire_frame frame = {
 		.type = p->write ? SODA_MSG_WRITE : SODA_MSG_READ,
-		.length = p->write ? SODA_WIRE_WRITE_BYTES + p->bytes : SODA_WIRE_READ_BYTES,
-		.flags = p->residency ? SODA_WIRE_RESIDENCY : 0,
+		.length = p->write ? SODA_WIRE_WRITE_BYTES + data_bytes(p) : SODA_WIRE_READ_BYTES,
+		.flags = flags(p),
 	};
 	uint64_t page = p->offset / SODA_WIRE_PAGE;
 
@@ -104,13 +116,15 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 		return;
 	*s = (struct soda_tcp_slot){ .cookie = p->cookie,
 				     .data = p->data,
-				     .bytes = p->bytes,
+				     .bytes = p->write ? data_bytes(p) : p->bytes,
 				     .total = p->bytes,
 				     .write = p->write };
 	memset(out, 0, SODA_WIRE_HEAD_BYTES);
 	soda_wire_put_frame(out, &frame);
 	if (p->residency)
 		soda_wire_put_residency(out + SODA_WIRE_FRAME_BYTES, p->residency);
+	if (p->origin)
+		soda_wire_put_origin(out + SODA_WIRE_FRAME_BYTES, p->origin);
 	out += SODA_WIRE_HEAD_BYTES - (p->write ? SODA_WIRE_WRITE_BYTES : SODA_WIRE_READ_BYTES);
 	if (p->write) {
 		s->tag = p->mr->region_id | page << 16;
@@ -146,7 +160,7 @@ int soda_tcp_queue_aim_send(struct soda_tcp_queue *q)
 		struct soda_tcp_slot *s = slot_at(q, i);
 
 		n = soda_iov_add(q->tx, n, q->requests[i & q->mask], head_bytes(s), &skip);
-		if (s->write)
+		if (s->write && s->bytes)
 			n = soda_iov_add(q->tx, n, s->data, s->bytes, &skip);
 	}
 	return n;

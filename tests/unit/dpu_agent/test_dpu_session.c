@@ -1144,6 +1144,78 @@ static void members_of_a_pool(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+static void join_member(struct program *p, const char *list, uint32_t i)
+{
+	*p = (struct program){ .member = tag_of(list, i), .keep = true };
+	assert_int_equal(program_hello(p), 0);
+	assert_int_equal(program_open(p, REGION, PAGES, 0), 0);
+}
+
+static int again(struct program *p, uint64_t page, const struct program *from)
+{
+	return program_await(program_post_again(p, REGION, page, from, from->secret));
+}
+
+/* The same data for a second member: once, what was written last, and for who has the secret. */
+static void data_for_two_members(void **state)
+{
+	const char *list = "fake://a,fake://b";
+	struct program a, b;
+
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_up();
+	join_member(&a, list, 0);
+	join_member(&b, list, 1);
+	assert_int_equal(again(&b, 8, &a), -ENOENT); /* nothing was written */
+	program_write(&a, REGION, 8, 5);
+	assert_int_equal(again(&b, 9, &a), -ENOENT);
+	assert_int_equal(program_await(program_post_again(&b, REGION, 8, &a, a.secret + 1)),
+			 -ENOENT);
+	assert_int_equal(again(&b, 8, &a), 0);
+	assert_int_equal(fake_word(b.id, REGION, 8), 5);
+	assert_int_equal(again(&b, 8, &a), -ENOENT); /* it is kept for one */
+	program_write(&a, REGION, 8, 6);
+	program_write(&a, REGION, 8, 7);
+	assert_int_equal(again(&b, 8, &a), 0);
+	assert_int_equal(fake_word(b.id, REGION, 8), 7);
+	program_write(&a, REGION, 8, 8);
+	a.keep = false;
+	program_write(&a, REGION, 8, 9); /* what is older than this is of no use */
+	assert_int_equal(again(&b, 8, &a), -ENOENT);
+	FAKE_SET(refuse_writes, -ENOSPC);
+	a.keep = true;
+	assert_int_equal(program_await(program_post(&a, REGION, 8, 10, true)), -ENOSPC);
+	FAKE_SET(refuse_writes, 0);
+	assert_int_equal(again(&b, 8, &a), -ENOENT);
+	assert_int_equal(program_read(&b, REGION, 8), 7);
+	leave(&b);
+	leave(&a);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* What is kept is bounded, the oldest goes first, and goes where memory is short. */
+static void what_is_kept_is_bounded(void **state)
+{
+	const char *list = "fake://a,fake://b";
+	const unsigned n = 300; /* of which 256 are the write budget */
+	struct program a, b;
+
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_up();
+	join_member(&a, list, 0);
+	join_member(&b, list, 1);
+	for (unsigned i = 0; i < n; i++)
+		program_write(&a, REGION, i, i + 1);
+	assert_int_equal(again(&b, 0, &a), -ENOENT);
+	assert_int_equal(again(&b, n - 1, &a), 0);
+	assert_int_equal(fake_word(b.id, REGION, n - 1), n);
+	assert_int_equal(program_close(&a, REGION), 0);
+	assert_int_equal(again(&b, n - 2, &a), -ENOENT);
+	leave(&b);
+	leave(&a);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* An agent of one server says that it has no pool. */
 static void no_pool_of_one_server(void **state)
 {
@@ -1194,6 +1266,8 @@ int main(void)
 		cmocka_unit_test_setup(server_is_an_agent, set_up),
 		cmocka_unit_test_setup(members_of_a_pool, set_up),
 		cmocka_unit_test_setup(no_pool_of_one_server, set_up),
+		cmocka_unit_test_setup(data_for_two_members, set_up),
+		cmocka_unit_test_setup(what_is_kept_is_bounded, set_up),
 	};
 
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* one of them, by its name */

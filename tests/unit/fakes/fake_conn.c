@@ -354,6 +354,24 @@ int soda_conn_post_read(struct soda_conn *conn, const struct soda_mr *mr, uint64
 	return post(conn, false, mr, offset, bytes, dest, cookie);
 }
 
+/* No agent in front of a pool is at the other end. */
+bool soda_conn_keeps(const struct soda_conn *conn)
+{
+	return false;
+}
+
+int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			uint32_t bytes, const void *src, uint64_t cookie)
+{
+	return -ENOTSUP;
+}
+
+int soda_conn_post_again(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const struct soda_wire_origin *origin, uint64_t cookie)
+{
+	return -ENOTSUP;
+}
+
 int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
 			 uint32_t bytes, const void *src, uint64_t cookie)
 {

@@ -915,9 +915,25 @@ struct fake_rq *program_post(struct program *p, uint16_t region, uint64_t page, 
 	rq->value = value;
 	rq->rq.data = span.memory;
 	rq->rq.hold = span.hold;
+	rq->rq.keep = p->keep;
 	soda_dpu_service.request(p->client, &rq->rq);
 	if (doorbell)
 		soda_dpu_service.doorbell(p->client, p->data);
+	peer_call_ends(p->data);
+	return rq;
+}
+
+struct fake_rq *program_post_again(struct program *p, uint16_t region, uint64_t page,
+				   const struct program *from, uint64_t secret)
+{
+	struct fake_rq *rq = keep(new_rq(p, true, region, page));
+
+	rq->rq.kept = true;
+	rq->rq.origin = (struct soda_wire_origin){ .client_id = from->id,
+						   .secret = secret,
+						   .region_id = region };
+	soda_dpu_service.request(p->client, &rq->rq);
+	soda_dpu_service.doorbell(p->client, p->data);
 	peer_call_ends(p->data);
 	return rq;
 }

@@ -95,6 +95,7 @@ struct program {
 	void *client;
 	struct soda_why why;
 	unsigned agents;      /* it is such a row of agents that passes the program on */
+	bool keep;	      /* the agent is to keep the data of its WRITEs */
 	uint16_t member;      /* the tag of the member of the pool that it means */
 	bool local;	      /* by a UNIX socket */
 	const uint8_t *reply; /* of the last call of this thread */
@@ -116,6 +117,9 @@ int program_close(struct program *p, uint16_t region);
 /* WRITE a page whose words are `value`; doorbell: tell that there are no more. */
 struct fake_rq *program_post(struct program *p, uint16_t region, uint64_t page, uint64_t value,
 			     bool doorbell);
+/* A WRITE of what `from` has written there, and the agent has kept; secret: as from's. */
+struct fake_rq *program_post_again(struct program *p, uint16_t region, uint64_t page,
+				   const struct program *from, uint64_t secret);
 struct fake_rq *program_post_read(struct program *p, uint16_t region, uint64_t page);
 /* Its answer: 0 or the status; fails the test where none comes. */
 int program_await(struct fake_rq *rq);
