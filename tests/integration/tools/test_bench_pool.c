@@ -53,6 +53,21 @@ static void test_killed(void **state)
 	json_decref(out);
 }
 
+/* Through an agent, to which the program sends what it stores once. */
+static void test_agent(void **state)
+{
+	const json_t *in;
+	json_t *out;
+
+	RUN(SMALL, "--redundancy", "mirror:2", "--pattern", "rmw", "--agent");
+	out = answer();
+	in = only_run(out);
+	assert_true(json_is_true(json_object_get(in, "agent")));
+	positive(in, "host_bytes_per_dirty_byte");
+	assert_true(json_real_value(json_object_get(in, "host_bytes_per_dirty_byte")) < 1.7);
+	json_decref(out);
+}
+
 #ifdef SODA_HAVE_ISAL
 static void test_coded(void **state)
 {
@@ -132,6 +147,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_agent),
 #ifdef SODA_HAVE_ISAL
 		cmocka_unit_test(test_coded),
 #endif

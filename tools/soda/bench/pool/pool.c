@@ -42,7 +42,7 @@ struct options {
 		rounds, seed;
 	uint64_t ms, size, chunk;
 	char *link;
-	bool json;
+	bool agent, json;
 };
 
 static const struct soda_option option_table[] = {
@@ -78,6 +78,8 @@ static const struct soda_option option_table[] = {
 	       .help = "Each server, also the single one, lies behind a network link of its own "
 		       "at so many bits a second (1gbit), in a network namespace, and is "
 		       "reached by tcp. Needs root. Default: no limit."),
+	OPTION("agent", 0, BOOL, agent,
+	       .help = "A DPU agent stands between the program and the servers, on both sides."),
 	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
 	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds of both sides in turns."),
 	OPTION("seed", 0, UINT, seed, .arg = "N", .def = "1", .max = 1u << 31,
@@ -94,7 +96,8 @@ static const struct soda_conf conf = {
 		"verifies what it reads; in turns with it the same program runs on one server "
 		"without redundancy. The benchmark starts and ends all servers, on tcp.\n\n"
 		"Rates are bytes that were fetched; ratios are those of the pool to the one "
-		"server, medians of the rounds. CPU is that of the program and all servers for "
+		"server, medians of the rounds. CPU is that of the program, the agent and all "
+		"servers for "
 		"each byte fetched. Memory is that of all servers for each byte of the object. "
 		"The stall is the longest access, p99 what 99 of 100 do not exceed, expelled how "
 		"many copies of slabs were given up. Wrong and lost bytes also count what a look "
@@ -116,6 +119,7 @@ struct side {
 	const struct options *opt;
 	uint32_t servers_n;
 	struct soda_bench_daemon servers[SODA_BENCH_POOL_SERVERS];
+	struct soda_bench_daemon agent; /* pid 0: none */
 	struct soda_bench_pool_plan plan;
 	struct soda_bench_pool_shared *shared;
 	pid_t program;
@@ -178,7 +182,7 @@ static double memory_of(const struct side *s)
 
 static uint64_t servers_cpu(const struct side *s)
 {
-	uint64_t sum = 0;
+	uint64_t sum = s->agent.pid ? soda_bench_daemon_cpu_ns(&s->agent) : 0;
 
 	for (uint32_t i = 0; i < s->servers_n; i++)
 		sum += soda_bench_daemon_cpu_ns(&s->servers[i]);
@@ -273,6 +277,17 @@ static void end_trouble(struct side *s)
 		}
 }
 
+/* The program names the agent instead of the servers. */
+static int start_agent(struct side *s)
+{
+	const struct soda_bench_start nothing = { 0 };
+	int err = soda_bench_agent_start(&s->agent, "tcp://127.0.0.1:0", s->plan.servers, &nothing);
+
+	if (!err)
+		snprintf(s->plan.servers, sizeof(s->plan.servers), "%s", s->agent.address);
+	return err;
+}
+
 static int open_side(struct side *s)
 {
 	double before, used;
@@ -282,6 +297,8 @@ static int open_side(struct side *s)
 		err = start_server(s, i, "tcp://127.0.0.1:0");
 		add_address(s, i);
 	}
+	if (!err && s->opt->agent)
+		err = start_agent(s);
 	if (err)
 		return err;
 	before = memory_of(s);
@@ -308,6 +325,8 @@ static void close_side(struct side *s)
 		kill(s->program, SIGKILL);
 		waitpid(s->program, NULL, 0);
 	}
+	if (s->agent.pid)
+		soda_bench_daemon_stop(&s->agent);
 	for (uint32_t i = 0; i < s->servers_n; i++)
 		soda_bench_daemon_stop(&s->servers[i]);
 	if (s->shared && s->shared != MAP_FAILED)
@@ -520,6 +539,7 @@ static int report(const struct work *w)
 		soda_json_set_count(run, "paused", opt->pauses);
 		soda_json_set_count(run, "delay_ms", opt->delay_ms);
 		soda_json_set_count(run, "busy", opt->busy);
+		json_object_set_new(run, "agent", json_boolean(opt->agent));
 		for (int c = 0; c < COLUMNS; c++)
 			soda_json_set_real(run, columns[c], out[c]);
 		all = json_object();
@@ -572,6 +592,8 @@ static int check(const struct options *opt)
 			"lost";
 	else if (opt->link && opt->kills)
 		wrong = "--link and --kill: a server's link goes with it";
+	else if (opt->delay_ms && opt->agent)
+		wrong = "--delay and --agent: it is the program's own connections that are late";
 	if (wrong)
 		fprintf(stderr, WHO ": %s\n", wrong);
 	return wrong ? -EINVAL : 0;
