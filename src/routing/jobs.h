@@ -165,7 +165,7 @@ struct soda_msg_owners {
 struct soda_msg_jobs {
 	struct soda_msg_tuning tuning; /* set before start, then constant */
 	struct soda_msg_owners owners; /* likewise; zeroed: nobody proves who it is */
-	sem_t turns; /* of tuning.threads, where these are limited */
+	sem_t turns;		       /* of tuning.threads, where these are limited */
 	pthread_mutex_t lock;
 	pthread_cond_t fewer;	   /* jobs, or threads */
 	uint64_t budget;	   /* set before start, then constant */

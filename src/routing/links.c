@@ -429,7 +429,8 @@ static int identify(struct way *w, struct soda_why *why)
 
 	soda_identity_free(w->identity);
 	w->identity = NULL;
-	return owners->identify ? owners->identify(owners->arg, w->link->address, &w->identity, why) : 0;
+	return owners->identify ? owners->identify(owners->arg, w->link->address, &w->identity, why)
+				: 0;
 }
 
 /* The job's name, to an agent with tenants behind its tenant's, which is not in that agent's words

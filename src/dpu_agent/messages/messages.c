@@ -21,11 +21,10 @@ static int identify(void *arg, const char *address, struct soda_identity **ident
 	const struct soda_sessions *own = arg;
 	const struct soda_dpu_options *opt = own->opt;
 	struct soda_conf_error err = { "" };
-	int ret = opt->key_file
-			  ? soda_identity_load(opt->tenant, opt->key_file, NULL, address,
-					       identity_p, &err)
-			  : soda_conf_fail(&err, -EACCES,
-					   "no --key-file here to prove ourselves by");
+	int ret = opt->key_file ? soda_identity_load(opt->tenant, opt->key_file, NULL, address,
+						     identity_p, &err)
+				: soda_conf_fail(&err, -EACCES,
+						 "no --key-file here to prove ourselves by");
 
 	if (ret == 0)
 		ret = soda_identity_encrypt(opt->daemon.tls, NULL, NULL, address, identity_p, &err);

@@ -534,7 +534,8 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 static bool may_adopt(const struct soda_sessions *all, const struct soda_wire_hello *hello,
 		      const struct soda_peer_info *info)
 {
-	return shows_token(hello, info) && all->opt->identities[0] && all->opt->identities[0]->proves;
+	return shows_token(hello, info) && all->opt->identities[0] &&
+	       all->opt->identities[0]->proves;
 }
 
 static int hello_control(struct soda_sessions *all, struct soda_peer *peer,

@@ -359,8 +359,8 @@ static int check_redundancy(const struct soda_settings *s, struct soda_conf_erro
 {
 	const struct soda_code *code = &soda_codes[s->redundancy];
 	uint32_t servers = s->servers > 1 ? s->servers : code->members;
-	int ret = soda_code_check(code, servers, s->chunk_bytes, "redundancy (SODA_REDUNDANCY)",
-				  err);
+	int ret =
+		soda_code_check(code, servers, s->chunk_bytes, "redundancy (SODA_REDUNDANCY)", err);
 
 	return ret && servers < code->members ? -EINVAL : ret;
 }

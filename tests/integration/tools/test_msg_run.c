@@ -372,8 +372,7 @@ int main(void)
 		cmocka_unit_test(test_nodes),	    cmocka_unit_test(test_net),
 		cmocka_unit_test(test_agents),	    cmocka_unit_test(test_tenants),
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_fails),
-		cmocka_unit_test(test_process),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_process),	    cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
