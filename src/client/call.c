@@ -8,9 +8,9 @@
 
 #include "base/failure.h"
 #include "base/limits.h"
-#include "wire/pool.h"
 #include "trust/token.h"
 #include "wire/field.h"
+#include "wire/pool.h"
 
 /*
  * One attempt.  *reached_p: there was a connection, so that the server may have heard of it.

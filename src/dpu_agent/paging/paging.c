@@ -15,13 +15,13 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "client/call.h"
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
-#include "client/call.h"
 #include "dpu_agent/session/tenants.h"
-#include "wire/pool.h"
 #include "wire/field.h"
+#include "wire/pool.h"
 
 #define REGIONS_BYTES (65536 * sizeof(struct soda_paging_region *))
 
