@@ -135,12 +135,13 @@ static int take_token(struct soda_server *s, struct soda_conn *control, int time
 	struct soda_wire_token token;
 	int ret = soda_call_token(s, control, s->token.number, &token, timeout_ms, why);
 
-	if (ret)
-		return ret;
-	s->token.number = token.number;
-	memcpy(s->token.bytes, token.token, sizeof(s->token.bytes));
-	s->token.renew_ns = soda_now_ns() + token.left_ms / 4 * SODA_MS_NS;
-	return 0;
+	if (!ret) {
+		s->token.number = token.number;
+		memcpy(s->token.bytes, token.token, sizeof(s->token.bytes));
+		s->token.renew_ns = soda_now_ns() + token.left_ms / 4 * SODA_MS_NS;
+	}
+	soda_wipe(&token, sizeof(token));
+	return ret;
 }
 
 int soda_call_renew_token(struct soda_server *s, struct soda_conn *control, int timeout_ms,

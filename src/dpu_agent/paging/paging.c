@@ -638,7 +638,10 @@ static int call_pool(struct soda_session *s, const void *body, size_t bytes,
 	return -ENOTSUP;
 }
 
-/* The client's next token, bound to its tenant, on the control connection to the server. */
+/*
+ * The client's next token, bound to its tenant, on the control connection to the server: by the key
+ * that the next agent will have, which may have been rotated since this session has connected.
+ */
 struct passing {
 	struct soda_session *s;
 	uint32_t held;
@@ -652,6 +655,7 @@ static int fetch_token(struct soda_conn *control, void *arg, bool again, int tim
 	struct soda_server *server = &soda_pager(p->s)->server;
 	int ret = soda_call_token(server, control, p->held, &p->token, timeout_ms, why);
 
+	soda_identity_refresh(&server->identity); /* one call at a time, and no HELLO meanwhile */
 	return ret < 0 ? ret
 		       : soda_token_bind(p->token.token, server->identity.key, p->s->tenant->name,
 					 server->hello.client_id);
@@ -836,6 +840,7 @@ static int adopt(struct soda_session *s, const struct soda_wire_hello *hello)
 	if (!s->adopts)
 		return 0;
 	s->adopts = false;
+	soda_identity_refresh(&server->identity);
 	memcpy(server->token.bytes, s->tokens.at[0].token, sizeof(server->token.bytes));
 	ret = soda_token_bind(server->token.bytes, server->identity.key, s->tenant->name,
 			      hello->client_id);

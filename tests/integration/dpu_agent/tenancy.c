@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -38,18 +39,37 @@ const char *tenancy_key(const struct tenancy *t, const char *name)
 	return path;
 }
 
-struct soda_tenant_entry *tenancy_add(struct tenancy *t, const char *name)
+static void make_key(const struct tenancy *t, const char *name, uint8_t root[SODA_KEY_BYTES])
 {
 	char text[256], hex[SODA_KEY_TEXT_BYTES];
-	struct soda_tenant_entry *entry;
-	uint8_t root[SODA_KEY_BYTES];
 	struct soda_conf_error err;
 	int n;
 
-	assert_int_equal(soda_random(root, sizeof(root)), 0);
+	assert_int_equal(soda_random(root, SODA_KEY_BYTES), 0);
 	n = snprintf(text, sizeof(text), "[tenant]\nname = %s\nkey = %s\n", name,
 		     soda_key_format(root, SODA_KEY_BYTES, hex));
 	assert_int_equal(soda_private_write(tenancy_key(t, name), text, (size_t)n, &err), 0);
+}
+
+void tenancy_rotate(struct tenancy *t, const char *name)
+{
+	struct soda_tenant_entry *entry = tenancy_of(t, name);
+	uint8_t root[SODA_KEY_BYTES];
+
+	memcpy(entry->previous, entry->key, SODA_KEY_BYTES);
+	entry->has_previous = true;
+	entry->previous_until = time(NULL) + 3600;
+	make_key(t, name, root);
+	assert_int_equal(soda_key_for_server(root, t->content.server, entry->key), 0);
+}
+
+struct soda_tenant_entry *tenancy_add(struct tenancy *t, const char *name)
+{
+	struct soda_tenant_entry *entry;
+	uint8_t root[SODA_KEY_BYTES];
+	struct soda_conf_error err;
+
+	make_key(t, name, root);
 	assert_int_equal(soda_tenants_file_add(&t->content, name, &entry, &err), 0);
 	assert_int_equal(soda_key_for_server(root, t->content.server, entry->key), 0);
 	return entry;

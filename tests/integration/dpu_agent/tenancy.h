@@ -22,6 +22,8 @@ void tenancy_close(struct tenancy *t);
 /* A tenant with a key file. The entry is valid until the next one is added. */
 struct soda_tenant_entry *tenancy_add(struct tenancy *t, const char *name);
 struct soda_tenant_entry *tenancy_of(struct tenancy *t, const char *name);
+/* A new key, in the file of the tenant's, too; the old one is right for an hour. Not saved yet. */
+void tenancy_rotate(struct tenancy *t, const char *name);
 void tenancy_save(const struct tenancy *t);
 
 /* The path of a tenant's key file; a static buffer. */

@@ -601,6 +601,34 @@ static void adopted_by_the_next_agent(bool on_shm)
 	end();
 }
 
+/* The agent's own key is rotated while it runs: tokens from then on are for one that has the new.
+ */
+static void adopted_after_rotation(void **state)
+{
+	struct soda_wire_token next;
+	struct peer physics, again;
+	struct soda_mr mr;
+	uint64_t id;
+
+	begin(false);
+	store_value(&physics, &mr);
+	id = physics.welcome.client_id;
+	tenancy_rotate(&below, "node7");
+	tenancy_save(&below);
+	assert_int_equal(kill(server.pid, SIGHUP), 0);
+	assert_true(server_logs(&server, "read again: 1 tenant"));
+	assert_int_equal(peer_token(&physics, token.number, &next), 0);
+	next_agent();
+	address = agent.address;
+	peer_vanish(&physics);
+	if (peer_adopt_as(&again, address, who[PHYSICS], id, next.token, 2))
+		fail_msg("%s", again.why.text);
+	find_value(&again, &mr);
+	soda_conn_unmap_region(&mr);
+	peer_leave(&again);
+	end();
+}
+
 /* Another agent has no key of its clients: without a token they begin anew. */
 static void knows_none_of_another_life(void **state)
 {
@@ -727,6 +755,7 @@ int main(void)
 		TESTS(counts),
 		cmocka_unit_test(serves_programs),
 		TESTS(awaits_its_clients),
+		cmocka_unit_test(adopted_after_rotation),
 		cmocka_unit_test(knows_none_of_another_life),
 		TESTS(adopted_by_the_next_agent),
 		TESTS(ends_the_removed),
