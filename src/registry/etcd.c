@@ -481,8 +481,11 @@ int soda_etcd_watch(struct soda_etcd *etcd, const char *prefix, int timeout_ms,
 	if (!ret && (w.refused || !w.told))
 		ret = soda_registry_fail(why, -EIO, "etcd at %.80s tells of no changes",
 					 endpoint(etcd));
-	if (ret)
+	if (ret) {
 		etcd->at = (etcd->at + 1) % etcd->name.n;
+		forget(etcd->token); /* it may be what was refused */
+		etcd->token = NULL;
+	}
 	free(body);
 	return ret;
 }

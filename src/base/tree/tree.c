@@ -58,6 +58,11 @@ int soda_tree_open(const char *name, struct soda_tree **tree_p)
 
 	if (strlen(name) >= sizeof(path) || sscanf(name, "%[^:]:%" SCNx64, path, &token) != 2)
 		return -EINVAL;
+	/* whatever else is there is not even opened: to open a device may do something */
+	if (stat(path, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ENOENT;
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;

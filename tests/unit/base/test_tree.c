@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A budget that processes share: never exceeded, and what a killed one held comes back. */
 #include <errno.h>
+#include <linux/futex.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -342,6 +344,16 @@ static void test_pool_add(void **state)
 	atomic_store(&tree->pool.registered, false);
 	atomic_fetch_add(&tree->pool.changes, 1); /* whoever wrote has ended in the middle of it */
 	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:1"), -EBUSY);
+	/* who waits then waits until it is whole, and does not look all the time */
+	if (!fork()) {
+		usleep(100000);
+		atomic_fetch_add(&tree->pool.changes, 1);
+		syscall(SYS_futex, &tree->pool.changes, FUTEX_WAKE, 1, NULL, NULL, 0);
+		_exit(0);
+	}
+	soda_tree_pool_wait(tree, 0, 60000);
+	assert_int_not_equal(soda_tree_pool_get(tree, list), 0);
+	wait(NULL);
 }
 
 int main(void)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -83,7 +84,27 @@ static void note(struct found *f, const char *name)
 	strcpy(more[f->n++], name);
 }
 
-/* Of a process that this user may look into; others are passed over. */
+/* Root could look into others' processes, too, whose environment names whatever they like. */
+static bool is_own(const char *pid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%.20s", pid);
+	return !stat(path, &st) && st.st_uid == geteuid();
+}
+
+/* A descriptor of a process of this user, as soda run names it. */
+static bool is_name(const char *name)
+{
+	char pid[16];
+	int end = 0;
+
+	return sscanf(name, "/proc/%15[0-9]/fd/%*15[0-9]:%*16[0-9a-f]%n", pid, &end) == 1 && end &&
+	       !name[end] && is_own(pid);
+}
+
+/* Of a process of this user; others are passed over. */
 static void look_into(struct found *f, const char *pid)
 {
 	static char text[256 << 10];
@@ -92,6 +113,8 @@ static void look_into(struct found *f, const char *pid)
 	ssize_t n = 0, got;
 	int fd;
 
+	if (!is_own(pid))
+		return;
 	snprintf(path, sizeof(path), "/proc/%.20s/environ", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -103,7 +126,7 @@ static void look_into(struct found *f, const char *pid)
 	text[n] = '\0';
 	end = text + n;
 	for (const char *at = text; at < end; at += strlen(at) + 1)
-		if (!strncmp(at, variable, strlen(variable)))
+		if (!strncmp(at, variable, strlen(variable)) && is_name(at + strlen(variable)))
 			note(f, at + strlen(variable));
 }
 
