@@ -54,6 +54,11 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 	return 0;
 }
 
+static bool is_this_process(const struct soda_peer_info *info)
+{
+	return info->local && info->pid == getpid();
+}
+
 static int call(void *client, enum soda_msg type, const void *body, size_t bytes, bool shares,
 		struct soda_reply *reply)
 {
@@ -70,6 +75,12 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 		snprintf(reply->why.text, sizeof(reply->why.text),
 			 "messages: a program's own router knows no request of type %d", (int)type);
 		return -ENOTSUP;
+	}
+	/* a stranger's job would take the memory, and have this process connect where it says */
+	if (type == (enum soda_msg)SODA_MSG_MESSAGES_JOIN && !is_this_process(&c->info)) {
+		snprintf(reply->why.text, sizeof(reply->why.text),
+			 "messages: this router is that of one rank's own process");
+		return -EACCES;
 	}
 	return soda_router_call(&c->routed, (int)type, body, bytes, shares, reply);
 }

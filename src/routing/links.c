@@ -441,6 +441,9 @@ static size_t name_job(const struct way *w, char *out, size_t room)
 	const struct soda_msg_job *job = w->link->job;
 	const char *tenant = w->identity ? owners->name(owners->arg, job->tenant) : NULL;
 
+	/* of a tenant that was removed: what nobody's job is called, for names do not begin so */
+	if (w->identity && !tenant)
+		tenant = "";
 	return (size_t)snprintf(out, room, "%s%s%s", tenant ? tenant : "", tenant ? "/" : "",
 				job->name);
 }
