@@ -514,6 +514,14 @@ static void answer_more(struct soda_session *s)
 	} while (n == MAX);
 }
 
+static bool any_paused_locked(const struct soda_session *s)
+{
+	for (const struct soda_session_peer *at = s->peers; at; at = at->next)
+		if (at->paused)
+			return true;
+	return false;
+}
+
 void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n, int status)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
@@ -536,7 +544,8 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 		ending_add(&gone, w);
 		w = next;
 	}
-	for (w = gone.first; w; w = w->left)
+	/* who is paused waits for the memory of what lands, which so is not kept */
+	for (w = any_paused_locked(s) ? NULL : gone.first; w; w = w->left)
 		if (!status && w->rq->keep && w->rq->hold)
 			keep_locked(l, w);
 	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
