@@ -356,7 +356,8 @@ int soda_files_open(struct soda_region *r, struct soda_why *why)
 
 /*
  * Whether the region that was opened has the object's content: by its hash; or, where that was
- * never known, because it is the file that was opened at first.  -ESTALE: it has another one.
+ * never known, because it is the file that was opened at first, on that server, as ids say nothing
+ * of two machines.  -ESTALE: it has another one.
  */
 static int verify(struct soda_region *r, struct soda_region *copy, struct soda_why *why)
 {
@@ -375,7 +376,9 @@ static int verify(struct soda_region *r, struct soda_region *copy, struct soda_w
 	}
 	if (!ret)
 		return is_same(&content, &f->content) ? 0 : -ESTALE;
-	return copy->file_id == r->file_id ? 0 : ret;
+	if (f->known)
+		return ret;
+	return copy->link == r->link && copy->file_id == r->file_id ? 0 : ret;
 }
 
 /*
@@ -398,6 +401,15 @@ static int choose_place(const struct soda_region *r)
 	return free;
 }
 
+/* Copies whose server has started anew since the place was chosen: they are read no more. */
+static void leave_forgotten(struct soda_region *r, uint32_t but)
+{
+	for (uint32_t k = 0; k < PLACES; k++)
+		if (k != but && soda_copy_is_current(soda_copies(r), k) &&
+		    r->copy[k]->meeting != soda_link_meeting(r->copy[k]->link))
+			soda_copies_leave(r, k);
+}
+
 /* What the place had before is closed by the caller. false: the server was met anew meanwhile. */
 static bool install(struct soda_region *r, int place, struct soda_region *copy, uint32_t breaks)
 {
@@ -413,6 +425,7 @@ static bool install(struct soda_region *r, int place, struct soda_region *copy, 
 		atomic_store(&r->copy[k], copy);
 		soda_copies_begin(r, k);
 		soda_copies_complete(r, k);
+		leave_forgotten(r, k);
 		soda_recover_set_refused(r, 0);
 		atomic_store(&r->nowhere, false);
 	}
@@ -614,13 +627,19 @@ static void tell_nobody(struct soda_region *r, const struct soda_link *last)
 	f->lost = lost;
 }
 
-/* The server of the last copy is away or drained, or has lost it: another one is needed. */
+/*
+ * The server of the last copy is away or drained, or has lost it: another one is needed.  It takes
+ * the last one's place, where nobody looks for it who finds an older place of its server first.
+ */
 static void replace_last(struct soda_region *r, const struct soda_link *last)
 {
 	struct soda_file_copies *f = r->content;
 	bool drained = atomic_load(&last->draining);
-	struct soda_link *to = add(r);
+	struct soda_link *to;
 
+	for (int k; atomic_load(&r->nowhere) && (k = stale_place(r)) != NO_PLACE;)
+		give_up(r, (uint32_t)k);
+	to = add(r);
 	atomic_store(&f->held, !to && drained);
 	if (!to) {
 		if (!drained && !given_up(r))

@@ -206,7 +206,7 @@ int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct 
 			 link->server.address, said.text);
 		return -EPROTO;
 	}
-	memcpy(soda_agent.agent, link->server.address, sizeof(soda_agent.agent));
+	snprintf(soda_agent.agent, sizeof(soda_agent.agent), "%s", soda_server_peer(&link->server));
 	soda_agent.settings.servers = soda_agent.behind.n;
 	soda_member_place(link);
 	if (soda_agent_refit())

@@ -245,8 +245,11 @@ static int meet_late(struct soda_link *link, const char *address, struct soda_wh
 	int ms = (int)soda_agent.settings.connect_timeout_ms;
 	int ret = load_identity(at, address, why);
 
-	if (ret)
+	if (ret) {
+		soda_identity_free(soda_agent.identities[at]);
+		soda_agent.identities[at] = NULL;
 		return ret;
+	}
 	if (soda_sealing_on())
 		ret = soda_sealing_add(at, pairs);
 	if (!ret)

@@ -395,6 +395,7 @@ static void *keep(void *arg)
 		}
 		if (soda_server_up(&link->server)) {
 			away_ns = 0;
+			atomic_store(&link->moves, false); /* it is here: who saw it there erred */
 			soda_member_ask(link);
 			tend(link, t);
 		} else if (away_ns) {

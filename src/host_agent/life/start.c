@@ -324,6 +324,8 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		soda_uffd_close();
 		soda_objects_undo();
 		soda_settings_free(&soda_agent.settings);
+		atomic_store(&soda_agent.members, 0); /* the next attempt may find others */
+		soda_agent.agent[0] = '\0';
 		for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++) {
 			soda_identity_free(soda_agent.identities[i]);
 			soda_agent.identities[i] = NULL;

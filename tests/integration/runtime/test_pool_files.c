@@ -290,6 +290,38 @@ static void test_changed_there(void **state)
 }
 
 /* The first server is drained: the file goes on elsewhere, and the command finds it empty. */
+/* Both servers that are read from start anew, one after the other, and no third one has the file.
+ */
+static void restart_both(const void *arg)
+{
+	if (!turn_await())
+		return;
+	let_it_learn();
+	for (int i = 0; i < LOOKS && !stat_of(2, "bytes_read"); i++)
+		sleep_ms(10); /* until there are two copies */
+	world_kill(&worlds[0]);
+	world_kill(&worlds[2]);
+	world_restart(&worlds[0]);
+	sleep_ms(300);
+	world_restart(&worlds[2]);
+	sleep_ms(3 * SOON_MS * slow);
+	turn_pass();
+}
+
+static void test_both_started_anew(void **state)
+{
+	struct outcome out;
+
+	for (int i = 0; i < SERVERS; i++) { /* whom a program asks first follows from its pid */
+		open_pool();
+		export(0, "data", 1);
+		export(2, "data", 1);
+		run_case(child_scans, restart_both, "mirror:2", &out);
+		expect_exit(&out, 0);
+		close_pool(7);
+	}
+}
+
 static void drain_first(const void *arg)
 {
 	const char *const args[] = { "pool", "drain", worlds[0].address, "--patience", "4s", NULL };
@@ -673,11 +705,17 @@ int main(void)
 {
 	const char *patience = getenv("SODA_TEST_PATIENCE");
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),	      cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_other_content), cmocka_unit_test(test_changed_there),
-		cmocka_unit_test(test_nobody_else),   cmocka_unit_test(test_writable),
-		cmocka_unit_test(test_away),	      cmocka_unit_test(test_drained),
-		cmocka_unit_test(test_sealed),	      cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_other_content),
+		cmocka_unit_test(test_changed_there),
+		cmocka_unit_test(test_nobody_else),
+		cmocka_unit_test(test_writable),
+		cmocka_unit_test(test_away),
+		cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_sealed),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_both_started_anew),
 		cmocka_unit_test(test_by_seed),
 	};
 
