@@ -208,6 +208,7 @@ int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct 
 	}
 	snprintf(soda_agent.agent, sizeof(soda_agent.agent), "%s", soda_server_peer(&link->server));
 	soda_agent.settings.servers = soda_agent.behind.n;
+	soda_agent.settings.alone = false;
 	soda_member_place(link);
 	if (soda_agent_refit())
 		return 0;

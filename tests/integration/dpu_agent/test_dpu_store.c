@@ -545,6 +545,10 @@ static void follow(const struct job *job, unsigned number)
 	const uint64_t *data = open_file(job);
 	uint64_t asked;
 
+	/* all have it open before one of them is done: else the server may forget it in between */
+	atomic_fetch_add(ready, 1);
+	for (int i = 0; i < LOOKS * 10 && atomic_load(ready) < job->programs; i++)
+		sleep_ms(1);
 	for (int i = 0; i < LOOKS * 10 && number == 2 && atomic_load(over) < 2; i++)
 		sleep_ms(1);
 	for (size_t i = 0; i < SMALL; i++)
