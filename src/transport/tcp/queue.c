@@ -222,6 +222,8 @@ int soda_tcp_queue_aim_recv(struct soda_tcp_queue *q, size_t *total_p)
 static void stash_add(struct soda_tcp_queue *q, const void *from, size_t bytes)
 {
 	assert(bytes <= STASH_BYTES - q->stash_end);
+	if (!bytes) /* a WRITE without data has no memory, either */
+		return;
 	memcpy(q->stash + q->stash_end, from, bytes);
 	q->stash_end += bytes;
 }
