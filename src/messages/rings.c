@@ -2,14 +2,13 @@
 #include "messages/rings.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "routing/near.h"
 
 static int nonsense(struct soda_why *why)
 {
@@ -33,20 +32,6 @@ static int call(struct soda_conn *conn, struct soda_wire_msg_rings *sizes_p, int
 	return ret;
 }
 
-/* The whole file, which has so many bytes and can have no fewer. NULL: it is another one. */
-static void *map_file(int fd, uint64_t bytes, int protection)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-	void *p;
-
-	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
-	    (uint64_t)st.st_size != bytes)
-		return NULL;
-	p = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
-	return p == MAP_FAILED ? NULL : p;
-}
-
 int soda_rings_ask(struct soda_rings *r, struct soda_conn *conn, uint32_t ranks,
 		   struct soda_why *why)
 {
@@ -54,8 +39,9 @@ int soda_rings_ask(struct soda_rings *r, struct soda_conn *conn, uint32_t ranks,
 	int fd, ret = call(conn, &found.sizes, &fd, why);
 
 	if (ret == 0) {
-		found.out = map_file(fd, soda_rings_out_bytes(ranks, found.sizes.slot_bytes),
-				     PROT_READ | PROT_WRITE);
+		found.out =
+			soda_msg_map_sealed(fd, soda_rings_out_bytes(ranks, found.sizes.slot_bytes),
+					    PROT_READ | PROT_WRITE);
 		if (!found.out)
 			ret = nonsense(why);
 	}
@@ -95,7 +81,8 @@ int soda_rings_ask_inbox(struct soda_rings *r, struct soda_conn *conn, struct so
 	if (ret == 0 && memcmp(&sizes, &r->sizes, sizeof(sizes)) != 0)
 		ret = nonsense(why);
 	if (ret == 0) {
-		r->in = map_file(fd, soda_rings_in_bytes(r->ranks, sizes.inbox_bytes), PROT_READ);
+		r->in = soda_msg_map_sealed(fd, soda_rings_in_bytes(r->ranks, sizes.inbox_bytes),
+					    PROT_READ);
 		r->inbox_map =
 			r->in ? map_twice(fd, soda_rings_inbox_at(r->ranks), sizes.inbox_bytes)
 			      : NULL;

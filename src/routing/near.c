@@ -36,8 +36,7 @@ void soda_msg_near_destroy(struct soda_msg_near_out *out)
 	out->rings = NULL;
 }
 
-/* All of the file, which has so many bytes and can have no fewer. NULL: it is another one. */
-static const uint8_t *map_file(int fd, uint64_t bytes)
+void *soda_msg_map_sealed(int fd, uint64_t bytes, int protection)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
@@ -46,7 +45,7 @@ static const uint8_t *map_file(int fd, uint64_t bytes)
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
 	    (uint64_t)st.st_size != bytes)
 		return NULL;
-	p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	p = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
 	return p == MAP_FAILED ? NULL : p;
 }
 
@@ -59,7 +58,7 @@ int soda_msg_near_map(int fd, uint32_t ranks, uint64_t each, struct soda_msg_nea
 	in->ranks = ranks;
 	in->each = each;
 	in->whole = malloc(SODA_MSG_PACKET_MAX);
-	in->rings = in->whole ? map_file(fd, ranks * each) : NULL;
+	in->rings = in->whole ? soda_msg_map_sealed(fd, ranks * each, PROT_READ) : NULL;
 	if (!in->rings) {
 		int ret = in->whole ? -EPROTO : -ENOMEM;
 

@@ -14,6 +14,12 @@
 #include "transport/api/transport.h"
 #include "wire/messages.h"
 
+/*
+ * Map all of a file that somebody else has made: it has so many bytes, and can have no fewer. NULL:
+ * it is another one, or cannot be mapped.  The caller unmaps it; fd stays the caller's.
+ */
+void *soda_msg_map_sealed(int fd, uint64_t bytes, int protection);
+
 /* Of the agent that sends. Zeroed: none. */
 struct soda_msg_near_out {
 	uint8_t *rings; /* `bytes`, which are all there */

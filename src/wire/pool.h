@@ -44,8 +44,8 @@ enum soda_wire_held {
 	SODA_WIRE_HELD_NOT = 0,	 /* they do not: they are moved, or there are none */
 	SODA_WIRE_HELD_ROOM = 1, /* no other server may, or can, take one of them */
 	/* 2 and 3 were of versions in which sealed slabs, and pieces of erasure codes, stayed */
-	SODA_WIRE_HELD_FILE =
-		4, /* they are files, which no other server has, or that are written */
+	/* files that are written, or that no other server has, and published objects */
+	SODA_WIRE_HELD_FILE = 4,
 };
 
 /* What a program says of its pool. Numbers are statistics: the server shows them. */

@@ -196,6 +196,21 @@ void world_restart_below(struct world *w)
 	start_below(w, w->below_address);
 }
 
+unsigned long long world_stat(const char *address, const char *key)
+{
+	const char *const args[] = { "stat", "--json", address, NULL };
+	static struct program program;
+	char quoted[64];
+	const char *at;
+
+	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
+	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
+	at = strstr(program.out, quoted);
+	if (!at)
+		fail_msg("no %s in %s%s", quoted, program.out, program.err);
+	return strtoull(at + strlen(quoted), NULL, 10);
+}
+
 void world_write_file(struct world *w, const char *name, const void *data, size_t bytes)
 {
 	char path[256], *slash;

@@ -94,6 +94,9 @@ int world_run(const char *name, struct world *w, bool noisy, const struct CMUnit
 #define WORLD_RUN(name, w, noisy, tests)                                                           \
 	world_run(name, w, noisy, tests, sizeof(tests) / sizeof((tests)[0]))
 
+/* A number of the statistics of the server or agent at that address, the first with that key. */
+unsigned long long world_stat(const char *address, const char *key);
+
 /* A file of the export directory, with the directories on its way. */
 void world_write_file(struct world *w, const char *name, const void *data, size_t bytes);
 /* Its content; exactly that many bytes. The caller frees it. */

@@ -46,12 +46,7 @@ static struct {
 	bool runs;
 	_Atomic bool stop;
 	struct soda_region *_Atomic at; /* which file it works on; set with soda_regions_lock */
-	/*
-	 * Regions that copies had: a thread may have found one and be about to post to it, so that
-	 * its struct is used again a while later only.  The thread's.
-	 */
-	struct soda_region *young, *old;
-	uint64_t aged_ns; /* when those that are old were young last */
+	struct soda_retired retired;	/* the thread's */
 } files;
 
 static const char *name_of(const struct soda_region *r)
@@ -235,30 +230,17 @@ static void look_at_others(struct soda_region *r)
 
 /* Copies. */
 
-/* A minute later, and two at the most, its struct may be another region's. */
 static void retire(struct soda_region *copy)
 {
-	copy->next = files.young;
-	files.young = copy;
+	soda_region_retire(&files.retired, copy);
 }
 
 /* api_lock is tried, as its holder may wait for this thread. */
 static void free_retired(void)
 {
-	uint64_t now = soda_now_ns();
-	struct soda_region *next;
-
-	if ((!files.young && !files.old) ||
-	    now - files.aged_ns < SODA_REBUILD_RETIRED_MS * SODA_MS_NS ||
-	    !soda_lock_try(&soda_agent.api_lock))
+	if (!soda_retired_due(&files.retired) || !soda_lock_try(&soda_agent.api_lock))
 		return;
-	for (; files.old; files.old = next) {
-		next = files.old->next;
-		soda_region_put_copy(files.old);
-	}
-	files.old = files.young;
-	files.young = NULL;
-	files.aged_ns = now;
+	soda_retired_age(&files.retired);
 	soda_lock_release(&soda_agent.api_lock);
 }
 
@@ -559,11 +541,17 @@ static uint32_t count_good(const struct soda_region *r, int *gone_p)
 	return atomic_load(&r->nowhere) ? 0 : n;
 }
 
-/* The place of a copy that is not read, as its server was away; NO_PLACE: there is none. */
+/* Whether the place has a copy that is not read, as its server was away. */
+static bool is_stale(const struct soda_region *r, uint32_t k)
+{
+	return !soda_copy_is_current(soda_copies(r), k) && !soda_copy_place_free(r, k);
+}
+
+/* The place of such a copy; NO_PLACE: there is none. */
 static int stale_place(const struct soda_region *r)
 {
 	for (uint32_t k = 0; k < PLACES; k++)
-		if (!soda_copy_is_current(soda_copies(r), k) && !soda_copy_place_free(r, k))
+		if (is_stale(r, k))
 			return (int)k;
 	return NO_PLACE;
 }
@@ -637,8 +625,9 @@ static void replace_last(struct soda_region *r, const struct soda_link *last)
 	bool drained = atomic_load(&last->draining);
 	struct soda_link *to;
 
-	for (int k; atomic_load(&r->nowhere) && (k = stale_place(r)) != NO_PLACE;)
-		give_up(r, (uint32_t)k);
+	for (uint32_t k = 0; k < PLACES && atomic_load(&r->nowhere); k++)
+		if (is_stale(r, k))
+			give_up(r, k);
 	to = add(r);
 	atomic_store(&f->held, !to && drained);
 	if (!to) {
@@ -746,7 +735,7 @@ void soda_files_stop(void)
 	if (files.runs)
 		soda_wait_join(files.thread, "the look at files on a pool to end");
 	files.runs = false;
-	files.young = files.old = NULL;
+	files.retired = (struct soda_retired){ .young = NULL };
 }
 
 void soda_files_leave(struct soda_region *r)

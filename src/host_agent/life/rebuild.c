@@ -29,13 +29,8 @@ static struct {
 	struct soda_region *_Atomic at; /* which slab it works on; set with soda_regions_lock */
 	_Atomic uint64_t bytes, completed, moved;
 	void *buffer; /* the thread's: a chunk, with erasure codes all pieces of one */
-	/*
-	 * Regions that copies had.  A thread may have found one and be about to post to it, so that
-	 * it is used again a while later only. Guarded by api_lock.
-	 */
-	struct soda_region *young, *old;
-	uint64_t aged_ns; /* when those that are old were young last */
-	uint64_t next_ns; /* likewise: when SODA_REBUILD_RATE allows the next chunk */
+	struct soda_retired retired; /* guarded by api_lock */
+	uint64_t next_ns;	     /* likewise: when SODA_REBUILD_RATE allows the next chunk */
 } rebuild;
 
 void soda_members_look(struct soda_candidate *members, uint32_t n)
@@ -363,7 +358,7 @@ static bool choose_move(struct task *job, const struct soda_region *r)
 	return true;
 }
 
-/* A file, a published object, or one that may be: it is on its server for others, too. */
+/* A published object, or one that may be: it is on its server for others, too. */
 static bool is_shared(const struct soda_region *r)
 {
 	return atomic_load(&r->flags) || r->doubtful || r->frozen;
@@ -375,7 +370,7 @@ static bool choose_region(struct task *job, const struct soda_region *r)
 	if (!atomic_load(&r->link->draining) || r->refused)
 		return false;
 	if (is_shared(r)) {
-		job->held[r->link->index] = SODA_WIRE_HELD_ROOM;
+		job->held[r->link->index] = SODA_WIRE_HELD_FILE;
 		return false;
 	}
 	job->to = place_away(job, r, NO_PLACE, r->link);
@@ -472,23 +467,12 @@ static bool lock_api(const struct task *job)
 	return true;
 }
 
-/* A minute later, and two at the most, its struct may be another region's. With api_lock. */
+/* With api_lock. */
 static void retire_region(struct soda_region *copy)
 {
-	uint64_t now = soda_now_ns();
-	struct soda_region *next;
-
-	if (now - rebuild.aged_ns > SODA_REBUILD_RETIRED_MS * SODA_MS_NS) {
-		for (; rebuild.old; rebuild.old = next) {
-			next = rebuild.old->next;
-			soda_region_put_copy(rebuild.old);
-		}
-		rebuild.old = rebuild.young;
-		rebuild.young = NULL;
-		rebuild.aged_ns = now;
-	}
-	copy->next = rebuild.young;
-	rebuild.young = copy;
+	if (soda_retired_due(&rebuild.retired))
+		soda_retired_age(&rebuild.retired);
+	soda_region_retire(&rebuild.retired, copy);
 }
 
 /*

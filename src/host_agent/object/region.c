@@ -282,6 +282,21 @@ void soda_region_put_copy(struct soda_region *r)
 	put_descriptor(r);
 }
 
+bool soda_retired_due(const struct soda_retired *retired)
+{
+	return (retired->young || retired->old) &&
+	       soda_now_ns() - retired->aged_ns > SODA_REBUILD_RETIRED_MS * SODA_MS_NS;
+}
+
+void soda_retired_age(struct soda_retired *retired)
+{
+	for (struct soda_region *r = retired->old, *next; r; r = next) {
+		next = r->next;
+		soda_region_put_copy(r);
+	}
+	*retired = (struct soda_retired){ .old = retired->young, .aged_ns = soda_now_ns() };
+}
+
 bool soda_region_find_room(struct soda_region *r, bool of_heap)
 {
 	uint64_t granule = 1ull << SODA_GRANULE_SHIFT;

@@ -216,6 +216,24 @@ void soda_region_put(struct soda_region *r);
 struct soda_region *soda_region_take_copy(void);
 struct soda_region *soda_region_take_twin(const struct soda_region *r);
 void soda_region_put_copy(struct soda_region *r);
+
+/*
+ * Regions that copies had.  A thread may have found one and be about to post to it, so that its
+ * struct may be another region's a minute later, and two at the most.  Zeroed at first; guarded by
+ * what guards its owner.
+ */
+struct soda_retired {
+	struct soda_region *young, *old;
+	uint64_t aged_ns; /* when those that are old were young last */
+};
+static inline void soda_region_retire(struct soda_retired *to, struct soda_region *copy)
+{
+	copy->next = to->young;
+	to->young = copy;
+}
+/* Whether it is time to give structs back; soda_retired_age() does, with api_lock. */
+bool soda_retired_due(const struct soda_retired *retired);
+void soda_retired_age(struct soda_retired *retired);
 /*
  * Set r->first and r->chunks for r->span; of_heap: where other objects rarely are.  false: there is
  * no room.

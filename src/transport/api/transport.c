@@ -396,19 +396,8 @@ int soda_conn_post_read(struct soda_conn *conn, const struct soda_mr *mr, uint64
 					       .bytes = bytes });
 }
 
-int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
-			 uint32_t bytes, const void *src, uint64_t cookie)
-{
-	return post(conn, &(struct soda_post){ .mr = mr,
-					       .offset = offset,
-					       .cookie = cookie,
-					       .data = (void *)(uintptr_t)src,
-					       .bytes = bytes,
-					       .write = true });
-}
-
-int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
-			uint32_t bytes, const void *src, uint64_t cookie)
+static int post_data(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+		     uint32_t bytes, const void *src, uint64_t cookie, bool keep)
 {
 	return post(conn, &(struct soda_post){ .mr = mr,
 					       .offset = offset,
@@ -416,7 +405,19 @@ int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64
 					       .data = (void *)(uintptr_t)src,
 					       .bytes = bytes,
 					       .write = true,
-					       .keep = conn->keeps });
+					       .keep = keep });
+}
+
+int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const void *src, uint64_t cookie)
+{
+	return post_data(conn, mr, offset, bytes, src, cookie, false);
+}
+
+int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			uint32_t bytes, const void *src, uint64_t cookie)
+{
+	return post_data(conn, mr, offset, bytes, src, cookie, conn->keeps);
 }
 
 int soda_conn_post_again(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,

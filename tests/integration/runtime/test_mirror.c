@@ -405,21 +405,6 @@ static void child_once(const void *arg)
 	CHECK_EQ(soda_shutdown(), 0);
 }
 
-/* A number of the agent's statistics. */
-static uint64_t agent_says(const char *key)
-{
-	const char *const args[] = { "stat", "--json", front.address, NULL };
-	static struct program program;
-	char quoted[64];
-	const char *at;
-
-	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
-	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
-	at = strstr(program.out, quoted);
-	assert_non_null(at);
-	return strtoull(at + strlen(quoted), NULL, 10);
-}
-
 static void during_once(const void *arg)
 {
 	const uint64_t *sent = arg;
@@ -427,11 +412,12 @@ static void during_once(const void *arg)
 
 	if (!turn_await())
 		return;
-	recalled = agent_says("writes_recalled_bytes");
+	recalled = world_stat(front.address, "writes_recalled_bytes");
 	printf("%llu bytes sent for %llu stored, %llu from what the agent had\n",
-	       (unsigned long long)*sent, (unsigned long long)agent_says("client_write_bytes"),
+	       (unsigned long long)*sent,
+	       (unsigned long long)world_stat(front.address, "client_write_bytes"),
 	       (unsigned long long)recalled);
-	assert_int_equal(*sent + recalled, agent_says("client_write_bytes"));
+	assert_int_equal(*sent + recalled, world_stat(front.address, "client_write_bytes"));
 	assert_true(recalled > *sent / 2);
 	turn_pass();
 }

@@ -42,20 +42,9 @@ static void close_pool(void)
 		world_close_noisy(&worlds[i]);
 }
 
-/* A number of the server's statistics, the first with that key. */
-static unsigned long long stat_of(int server, const char *key)
+static unsigned long long stat_of(unsigned server, const char *key)
 {
-	const char *const args[] = { "stat", "--json", worlds[server].address, NULL };
-	static struct program program;
-	char quoted[64];
-	const char *at;
-
-	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
-	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
-	at = strstr(program.out, quoted);
-	if (!at)
-		fail_msg("no %s in %s%s", quoted, program.out, program.err);
-	return strtoull(at + strlen(quoted), NULL, 10);
+	return world_stat(worlds[server].address, key);
 }
 
 static const char *first_missing(const char *const *words, const char *text)

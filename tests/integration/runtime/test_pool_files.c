@@ -144,19 +144,9 @@ static void child_scans_any(const void *arg)
 	child_scans(NULL);
 }
 
-/* A number of the server's statistics. */
 static unsigned long long stat_of(unsigned server, const char *key)
 {
-	const char *const args[] = { "stat", "--json", worlds[server].address, NULL };
-	static struct program program;
-	char quoted[64];
-	const char *at;
-
-	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
-	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
-	at = strstr(program.out, quoted);
-	assert_non_null(at);
-	return strtoull(at + strlen(quoted), NULL, 10);
+	return world_stat(worlds[server].address, key);
 }
 
 static bool exports(unsigned server)

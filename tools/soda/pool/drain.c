@@ -110,10 +110,9 @@ static const char *held(const json_t *client)
 	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_NOT)
 		return NULL;
 	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_FILE)
-		return "its files do not move: WRITABLE and PRIVATE ones lie on this server, and "
-		       "of "
-		       "READ_ONLY ones no other server exports the same content: end the program, "
-		       "or export the file there";
+		return "its files and published objects do not move: WRITABLE and PRIVATE files "
+		       "lie on this server, and of READ_ONLY ones no other server exports the same "
+		       "content: end the program, or export the file there";
 	return "no other server that it can reach may take it: add memory, or a server in another "
 	       "failure domain";
 }
