@@ -660,18 +660,24 @@ static void status_with(const struct rig *one, const char *name, const char *ca,
 	fail_msg("status %d: %s%s", run.status, run.out, run.err);
 }
 
+/* An etcd that is reached by TLS alone. */
+static void open_secure(struct rig *one, bool wants_certificates)
+{
+	if (system("openssl version >/dev/null 2>&1")) {
+		printf("SKIP: no openssl program to make certificates with\n");
+		skip();
+	}
+	make_certificates();
+	rig_open(one, 1, dir, dir, wants_certificates);
+}
+
 static void test_user_and_tls(void **state)
 {
 	char at[160], ca[96], user[96], wrong[96], open_to_all[96];
 	struct server server;
 	struct rig one;
 
-	if (system("openssl version >/dev/null 2>&1")) {
-		printf("SKIP: no openssl program to make certificates with\n");
-		skip();
-	}
-	make_certificates();
-	rig_open(&one, 1, dir, dir, false);
+	open_secure(&one, false);
 	make_users(&one);
 	snprintf(at, sizeof(at), "%s/t", one.list);
 	snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
@@ -707,12 +713,7 @@ static void test_client_certificate(void **state)
 	struct server server;
 	struct rig one;
 
-	if (system("openssl version >/dev/null 2>&1")) {
-		printf("SKIP: no openssl program to make certificates with\n");
-		skip();
-	}
-	make_certificates();
-	rig_open(&one, 1, dir, dir, true);
+	open_secure(&one, true);
 	snprintf(at, sizeof(at), "%s/c", one.list);
 	snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
 	snprintf(cert, sizeof(cert), "%s/cert.pem", dir);

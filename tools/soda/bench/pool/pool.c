@@ -366,25 +366,21 @@ static int kill_one(struct side *s)
 	return err ? err : await_copies(s);
 }
 
-static int stop_one(struct side *s)
+/* Any server stands still for so long, and then nothing happens for a while. */
+static void stop_any(struct side *s, int stopped_ms, int after_ms)
 {
 	pid_t pid = s->servers[draw(s) % s->servers_n].pid;
 
 	kill(pid, SIGSTOP);
-	poll(NULL, 0, STOPPED_MS);
+	poll(NULL, 0, stopped_ms);
 	kill(pid, SIGCONT);
-	poll(NULL, 0, RESTART_MS);
-	return await_copies(s);
+	poll(NULL, 0, after_ms);
 }
 
-static void pause_one(struct side *s)
+static int stop_one(struct side *s)
 {
-	pid_t pid = s->servers[draw(s) % s->servers_n].pid;
-
-	kill(pid, SIGSTOP);
-	poll(NULL, 0, PAUSED_MS);
-	kill(pid, SIGCONT);
-	poll(NULL, 0, BETWEEN_MS);
+	stop_any(s, STOPPED_MS, RESTART_MS);
+	return await_copies(s);
 }
 
 /* The load runs, and what is to go wrong does. */
@@ -402,7 +398,7 @@ static int disturb(struct side *s, bool pool)
 		err = stop_one(s);
 	}
 	for (uint32_t i = 0; pool && i < opt->pauses && !err; i++)
-		pause_one(s);
+		stop_any(s, PAUSED_MS, BETWEEN_MS);
 	if (!err)
 		poll(NULL, 0, (int)opt->ms);
 	return err;
