@@ -1085,12 +1085,20 @@ static bool any_peer(const struct soda_listener *l)
 	return false;
 }
 
+static void begin_close(struct soda_peer *peer)
+{
+	peer->closing = true;
+	wake_server(peer->pipe);
+}
+
 void soda_listener_close(struct soda_listener *l)
 {
 	l->accepting = false;
+	sim_point();
+	/* Nobody else goes on in between: a peer ends and is freed at any point. */
 	for (struct pipe *p = net.pipes; p; p = p->next)
 		if (p->peer && p->peer->listener == l)
-			soda_peer_close(p->peer);
+			begin_close(p->peer);
 	while (any_peer(l))
 		sim_wait(l, SIM_NEVER, "the end of connections");
 	l->stopping = true;
@@ -1105,8 +1113,7 @@ void soda_listener_close(struct soda_listener *l)
 void soda_peer_close(struct soda_peer *peer)
 {
 	sim_point();
-	peer->closing = true;
-	wake_server(peer->pipe);
+	begin_close(peer);
 }
 
 void soda_peer_resume(struct soda_peer *peer)
