@@ -19,6 +19,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/object/unacked.h"
 
 /* Post READs for the range's REMOTE chunks. False: no slot or credit is free for more. */
@@ -179,13 +180,20 @@ int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes)
 	return ret;
 }
 
-/* How many chunks must stay unpinned: the minimum, and as many as staging slots may take. */
+/*
+ * How many chunks must stay unpinned: the minimum, and as many as staging slots and places for
+ * sealed chunks may take.
+ */
 static int64_t reserved(void)
 {
 	const struct soda_settings *s = &soda_agent.settings;
-	int64_t eighth = atomic_load(&soda_agent.buffer.limit) / 8;
+	int64_t limit = atomic_load(&soda_agent.buffer.limit);
+	int64_t eighth = limit / 8;
+	int64_t sealed = soda_sealing_slots_of(limit);
 
-	return soda_agent_minimum(s->threads) + (s->prefetch_chunks ? eighth : 0) +
+	if (sealed)
+		sealed -= SODA_SEALING_SLOTS_MIN; /* which the minimum has */
+	return sealed + soda_agent_minimum(s->threads) + (s->prefetch_chunks ? eighth : 0) +
 	       (s->mode == SODA_MODE_HANDLER ? eighth : 0);
 }
 

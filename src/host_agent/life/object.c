@@ -762,7 +762,8 @@ static int add_place(struct soda_why *why)
 int soda_object_seals(struct soda_why *why)
 {
 	int64_t limit = atomic_load(&soda_agent.buffer.limit);
-	int64_t least = soda_agent_minimum(soda_agent.settings.threads);
+	int64_t least = soda_agent_minimum(soda_agent.settings.threads) +
+			atomic_load(&soda_agent.buffer.pinned);
 	sigset_t saved;
 	int ret = 0;
 
@@ -770,12 +771,11 @@ int soda_object_seals(struct soda_why *why)
 		return 0;
 	least += soda_agent.settings.seal ? 0 : SODA_SEALING_SLOTS_MIN;
 	if (limit < least) {
-		snprintf(
-			why->text, sizeof(why->text),
-			"sealed objects need a page buffer (SODA_BUFFER) of %llu bytes or more: it "
-			"has %llu",
-			(unsigned long long)least << soda_agent.chunk_shift,
-			(unsigned long long)limit << soda_agent.chunk_shift);
+		snprintf(why->text, sizeof(why->text),
+			 "sealed objects, and what is pinned, need a page buffer (SODA_BUFFER) of "
+			 "%llu bytes or more: it has %llu",
+			 (unsigned long long)least << soda_agent.chunk_shift,
+			 (unsigned long long)limit << soda_agent.chunk_shift);
 		return -ENOMEM;
 	}
 	/* The places first: once sealing is on nothing is sent without them, nor evicted for them.

@@ -59,6 +59,8 @@ static int64_t wanted_limit(void)
 		bytes = atomic_load(&soda_agent.fam_bytes) / s->buffer_den * s->buffer_num;
 		if (!s->buffer && bytes < DEFAULT_BUFFER_MIN)
 			bytes = DEFAULT_BUFFER_MIN;
+		/* a part of what is left when an object goes: what is pinned stays */
+		minimum += atomic_load(&soda_agent.buffer.pinned);
 	}
 	chunks = (int64_t)(bytes >> soda_agent.chunk_shift);
 	return chunks < minimum ? minimum : chunks;

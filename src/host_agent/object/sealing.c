@@ -633,15 +633,23 @@ void soda_sealing_slots_remove(void)
 		;
 }
 
-void soda_sealing_fit(int64_t limit)
+int64_t soda_sealing_slots_of(int64_t limit)
 {
-	int64_t want = limit / 16;
+	int64_t share = limit / 16;
 
 	if (!soda_sealing_on())
+		return 0;
+	return share < SODA_SEALING_SLOTS_MIN	? SODA_SEALING_SLOTS_MIN
+	       : share > SODA_SEALING_SLOTS_MAX ? SODA_SEALING_SLOTS_MAX
+						: share;
+}
+
+void soda_sealing_fit(int64_t limit)
+{
+	int64_t want = soda_sealing_slots_of(limit);
+
+	if (!want)
 		return;
-	want = want < SODA_SEALING_SLOTS_MIN   ? SODA_SEALING_SLOTS_MIN
-	       : want > SODA_SEALING_SLOTS_MAX ? SODA_SEALING_SLOTS_MAX
-					       : want;
 	while (atomic_load(&pool.n) > want && remove_last())
 		;
 	while (atomic_load(&pool.n) < want && soda_buffer_take(&soda_agent.buffer))

@@ -146,8 +146,9 @@ uint32_t soda_sealing_slots(void);
 bool soda_sealing_slot_add(void);
 /* soda_sealing_start will not be called, or has failed: none of them, and their credits back. */
 void soda_sealing_slots_remove(void);
-/* The buffer has `limit` chunks: have a sixteenth of them as places, as far as credits are there.
- */
+/* How many places a buffer of `limit` chunks should have: a sixteenth of them, within limits. */
+int64_t soda_sealing_slots_of(int64_t limit);
+/* The buffer has `limit` chunks: have as many places as it should, as far as credits are there. */
 void soda_sealing_fit(int64_t limit);
 
 #endif
