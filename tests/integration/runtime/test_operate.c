@@ -421,6 +421,8 @@ static void work(void *arg, unsigned index)
 		uint64_t r = dice_roll(&dice);
 
 		touch(r >> 60 & 1, (r >> 8) % (BYTES / 4096 / 2) * 2 + index, r & 1);
+		if (!(r >> 4 & 15))
+			sleep_ms(2); /* leave processors to other tests */
 	}
 }
 
