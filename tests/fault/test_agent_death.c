@@ -50,7 +50,7 @@ struct model {
 	struct dice dice;
 };
 
-static uint64_t *begin(uint32_t threads)
+static uint64_t *begin_patient(uint32_t threads, uint32_t fault_timeout_ms)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 
@@ -59,9 +59,20 @@ static uint64_t *begin(uint32_t threads)
 	cfg.server = world.address;
 	cfg.buffer = "3M";
 	cfg.threads = threads;
-	cfg.fault_timeout_ms = 20000; /* SODA_COLD waits so long for a server that stands */
+	cfg.fault_timeout_ms = fault_timeout_ms;
 	start(&cfg);
 	return alloc_checked(CHUNKS * CHUNK);
+}
+
+static uint64_t *begin(uint32_t threads)
+{
+	return begin_patient(threads, 20000);
+}
+
+/* SODA_COLD waits as long as a fault for a server that stands, and then lets the chunks stay. */
+static uint64_t *begin_for_cold(void)
+{
+	return begin_patient(1, 6000);
 }
 
 static volatile uint64_t *word_of(const struct model *m, size_t chunk, size_t mark)
@@ -276,7 +287,7 @@ static void child_keeps(const void *arg)
 {
 	static struct model m = { .to = CHUNKS };
 
-	m.fam = begin(1);
+	m.fam = begin_for_cold();
 	fill(&m, 0, NEW);
 	CHECK_EQ(soda_sync(NULL, 0), 0);
 	turn_pass();
@@ -298,7 +309,7 @@ static void child_discards(const void *arg)
 {
 	static struct model m = { .to = CHUNKS };
 
-	m.fam = begin(1);
+	m.fam = begin_for_cold();
 	fill(&m, 0, NEW);
 	CHECK_EQ(soda_sync(NULL, 0), 0);
 	turn_pass();
