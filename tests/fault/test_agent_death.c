@@ -23,14 +23,30 @@ static struct world world;
  * SODA_TEST_TENANTS: the server and the agents have tenants, so that each agent has to be given the
  * clients of the one before it, by their tokens.
  */
-static struct tenancy below, tenants; /* the server's, and the agents' */
+static struct tenancy below, middle, tenants; /* the server's, an agent's below, and the agents' */
+
+static bool has_agent_below(void)
+{
+	return getenv("SODA_TEST_AGENT_BELOW");
+}
+
+/* The name by which agents are known where they ask. */
+static const char *front(void)
+{
+	return has_agent_below() ? "node8" : "node7";
+}
 
 static void open_tenancies(void)
 {
 	tenancy_open(&below, "mem1");
 	tenancy_add(&below, "node7")->role = SODA_ROLE_AGENT;
 	tenancy_save(&below);
-	tenancy_open(&tenants, "node7");
+	if (has_agent_below()) {
+		tenancy_open(&middle, "node7");
+		tenancy_add(&middle, "node8")->role = SODA_ROLE_AGENT;
+		tenancy_save(&middle);
+	}
+	tenancy_open(&tenants, front());
 	tenancy_add(&tenants, "physics");
 	tenancy_save(&tenants);
 }
@@ -39,7 +55,7 @@ static void open_tenancies(void)
 static void become_tenant(void)
 {
 	setenv("SODA_KEY_FILE", tenancy_key(&tenants, "physics"), 1);
-	setenv("SODA_SERVER_NAME", "node7", 1);
+	setenv("SODA_SERVER_NAME", front(), 1);
 }
 
 /* Chunks of one thread, and what it has stored there. */
@@ -206,6 +222,8 @@ static char seal_state[] = "/dev/shm/soda-death-XXXXXX";
 static void close_tenancies(void)
 {
 	tenancy_close(&tenants);
+	if (has_agent_below())
+		tenancy_close(&middle);
 	tenancy_close(&below);
 }
 
@@ -225,15 +243,28 @@ static uint64_t ask_agent(const char *name)
 	return n;
 }
 
+/* The options of an agent of these tenants, which is `name` to the server, or to the agent, that it
+ * asks. */
+static void proof(char options[256], const struct tenancy *own, const char *server,
+		  const struct tenancy *its, const char *name)
+{
+	snprintf(options, 256, " --tenants=%s --server-name=%s --key-file=%s", own->file, server,
+		 tenancy_key(its, name));
+}
+
 static void open_world(bool shm)
 {
 	bool seal = getenv("SODA_TEST_SEAL"), proved = getenv("SODA_TEST_TENANTS");
 	static const char *const server[] = { "--tenants", below.file, NULL };
-	char options[400], keys[256] = "";
+	char options[400], keys[256] = "", keys_below[256];
 
-	if (proved)
-		snprintf(keys, sizeof(keys), " --tenants=%s --server-name=mem1 --key-file=%s",
-			 tenants.file, tenancy_key(&below, "node7"));
+	if (proved && has_agent_below()) {
+		proof(keys_below, &middle, "mem1", &below, "node7");
+		setenv("SODA_TEST_AGENT_BELOW", keys_below, 1);
+		proof(keys, &tenants, "node7", &middle, "node8");
+	} else if (proved) {
+		proof(keys, &tenants, "mem1", &below, "node7");
+	}
 	/* a server that is stopped for a while is not taken for one that is gone */
 	snprintf(options, sizeof(options), "--timeout=100s%s%s%s", keys,
 		 seal ? " --seal --seal-state=" : "", seal ? seal_state : "");
