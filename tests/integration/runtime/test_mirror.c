@@ -272,7 +272,10 @@ static void during_stopped(const void *arg)
 	}
 }
 
-/* Reads while one stands still for 700 ms, again and again: they come from the other copy. */
+/*
+ * Reads while one stands still for 700 ms, again and again: they come from the other copy, and
+ * nobody is given up.
+ */
 static void child_late(const void *arg)
 {
 	uint64_t ops, slow;
@@ -290,8 +293,17 @@ static void child_late(const void *arg)
 	CHECK(slow * 100 < ops, "%llu of %llu reads took longer than %d ms",
 	      (unsigned long long)slow, (unsigned long long)ops, SLOW_MS);
 	CHECK_EQ(stats_now().copies_expelled, 0);
+	CHECK_EQ(stats_now().copies_rebuilt, 0);
 	verify_all();
 	CHECK_EQ(soda_shutdown(), 0);
+}
+
+/* SODA_TEST_PAUSES: how often one stands still; each time any of them. */
+static int pauses(void)
+{
+	const char *many = getenv("SODA_TEST_PAUSES");
+
+	return many ? atoi(many) : 4;
 }
 
 static void during_late(const void *arg)
@@ -300,7 +312,7 @@ static void during_late(const void *arg)
 
 	if (!turn_await())
 		return;
-	for (int round = 0; round < 3; round++) {
+	for (int n = pauses(); n > 0; n--) {
 		struct world *w = &worlds[draw(&state) % (unsigned)kind->servers];
 
 		kill(w->server.pid, SIGSTOP);
@@ -318,7 +330,10 @@ static void by_seed(void (*child)(const void *arg), void (*during)(const void *a
 	uint64_t n = one ? 1 : more ? strtoull(more, NULL, 0) : few;
 
 	for (uint64_t seed = from; seed < from + n; seed++) {
-		struct trial t = { .child = child, .arg = &seed, .during = during };
+		struct trial t = { .child = child,
+				   .arg = &seed,
+				   .during = during,
+				   .seconds = CASE_SECONDS + 2 * (unsigned)pauses() };
 		struct outcome out;
 
 		open_pool();
