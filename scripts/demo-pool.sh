@@ -1,10 +1,12 @@
 # shellcheck shell=bash
-# ./demo --pool N [--kill]: the demo's applications with their memory spread over N memory servers; with --kill it lies on two of
-# them each, and one is killed in the middle of each application.  Uses the demo's start_daemon, daemons, say, die, field, mib,
+# ./demo --pool N [--kill] [--agent]: the demo's applications with their memory spread over N memory servers; with --kill it lies
+# on two of them each, and one is killed in the middle of each application; with --agent through a DPU agent in front of them.  Uses the demo's start_daemon, daemons, say, die, field, mib,
 # $far, $rows, $tmp.
 
-pool=0 kill_one=false killed=0 # killed: the index of the next victim, or the last one
+pool=0 pool_agent=false kill_one=false killed=0 # killed: the index of the next victim, or the last one
 pool_addresses=() pool_pids=()
+
+pool_list() { (IFS=, && echo "${pool_addresses[*]}"); }
 
 start_pool() {
 	local i
@@ -13,9 +15,14 @@ start_pool() {
 		pool_addresses+=("$daemon_address")
 		pool_pids+=("${daemons[0]}")
 	done
-	unset SODA_DPU
-	SODA_SERVER=$(IFS=, && echo "${pool_addresses[*]}")
-	export SODA_SERVER
+	unset SODA_DPU SODA_SERVER
+	if [ $pool_agent = true ]; then
+		start_daemon "agent" soda-dpu-agent --listen "shm://$tmp/agent.sock" --server "$(pool_list)"
+		export SODA_DPU=$daemon_address
+	else
+		SODA_SERVER=$(pool_list)
+		export SODA_SERVER
+	fi
 	[ $kill_one = false ] || export SODA_REDUNDANCY=mirror:2
 }
 
@@ -54,7 +61,7 @@ restart_server() { # INDEX
 # What the table has no room for: a line for each application.
 tell_pool() {
 	local row base
-	echo "pool: $pool memory servers$([ $kill_one = false ] || echo ", each part of the data on two; one was killed in each application")."
+	echo "pool: $pool memory servers$([ $pool_agent = false ] || echo ' behind an agent')$([ $kill_one = false ] || echo ", each part of the data on two; one was killed in each application")."
 	[ $kill_one = true ] || return 0
 	printf '%-10s %14s %16s %14s\n' app "longest fault" "copies given up" "made anew"
 	for row in "${rows[@]}"; do
