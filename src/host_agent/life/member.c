@@ -249,3 +249,51 @@ void soda_member_ask(struct soda_link *link)
 	if (!soda_call_once(&link->server, exchange, &x, patience(), &ignored))
 		learn(link, &x.member);
 }
+
+/* Where a server is addressed, which may be behind an agent, as text within JSON. */
+static const char *address_of(const struct soda_link *link, char out[SODA_ADDRESS_MAX + 1])
+{
+	snprintf(out, SODA_ADDRESS_MAX + 1, "%s",
+		 soda_agent.agent[0] ? soda_agent.behind.address[link->index]
+				     : link->server.address);
+	for (char *c = out; *c; c++)
+		if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
+			*c = '?';
+	return out;
+}
+
+/* "stale": it is there, and what it has may be old until it is rebuilt. */
+static const char *state_of(const struct soda_link *link)
+{
+	if (!soda_server_up(&link->server))
+		return "away";
+	return atomic_load(&link->expelled_ns) ? "stale" : "up";
+}
+
+size_t soda_member_list(char *out, size_t bytes)
+{
+	char address[SODA_ADDRESS_MAX + 1];
+	uint32_t n = soda_members();
+	size_t at = 0;
+
+	if (n < 2)
+		return 0;
+	soda_regions_lock();
+	count_slabs_locked();
+	for (uint32_t i = 0; i < n && at < bytes; i++) {
+		const struct soda_link *link = &soda_agent.links[i];
+
+		at += (size_t)snprintf(
+			out + at, bytes - at,
+			"%s{\"address\": \"%s\", \"domain\": \"%s\", \"state\": \"%s\", "
+			"\"draining\": %s, \"slabs_here\": %u, \"free_bytes\": %llu}",
+			i ? ", " : ", \"server_list\": [", address_of(link, address),
+			link->domain_name, state_of(link),
+			atomic_load(&link->draining) ? "true" : "false", tally.here[i],
+			(unsigned long long)atomic_load(&link->free_bytes));
+	}
+	soda_regions_unlock();
+	if (at < bytes)
+		at += (size_t)snprintf(out + at, bytes - at, "]");
+	return at < bytes ? at : 0;
+}

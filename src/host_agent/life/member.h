@@ -8,6 +8,8 @@
 #ifndef SODA_HOST_MEMBER_H
 #define SODA_HOST_MEMBER_H
 
+#include <stddef.h>
+
 #include "host_agent/core/link.h"
 
 /*
@@ -30,5 +32,11 @@ int soda_member_meet(struct soda_link *link, struct soda_conn *control, struct s
  * copies is not waited for when it is silent: the session is AWAY then.
  */
 void soda_member_ask(struct soda_link *link);
+/*
+ * The pool's members for the statistics, a member of an object of JSON: ', "server_list": [...]',
+ * of at most `bytes`, or nothing where there is a single server, or no room for all of them.  How
+ * many bytes. Takes soda_regions_lock. Not AS.
+ */
+size_t soda_member_list(char *out, size_t bytes);
 
 #endif

@@ -8,8 +8,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "host_agent/life/stats.h"
+#include "wire/pool.h"
+
+/* The counters, and a line for each member of the largest pool. */
+enum { STATS_BYTES = 2048 + SODA_MEMBERS_MAX * (SODA_ADDRESS_MAX + SODA_WIRE_DOMAIN_MAX + 160) };
 
 /* -1: none. Atomic: the keeper already runs when the socket is opened. */
 static _Atomic int fd = -1;
@@ -47,7 +52,7 @@ void soda_stat_socket_serve(void)
 {
 	struct ucred who;
 	socklen_t len = sizeof(who);
-	char text[2048];
+	static char text[STATS_BYTES]; /* one keeper asks */
 	int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 
 	if (c < 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "host_agent/core/agent.h"
+#include "host_agent/life/member.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/move/sender.h"
@@ -175,6 +176,8 @@ size_t soda_stats_json(char *out, size_t bytes)
 		at += (size_t)snprintf(out + at, bytes - at, "%s\"%s\": %llu", i ? ", " : "",
 				       rows[i].name, (unsigned long long)v);
 	}
+	if (at + sizeof("}}\n") < bytes)
+		at += soda_member_list(out + at, bytes - at - sizeof("}}\n"));
 	if (at < bytes)
 		at += (size_t)snprintf(out + at, bytes - at, "}}\n");
 	return at < bytes ? at : bytes - 1;

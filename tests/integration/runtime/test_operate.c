@@ -169,6 +169,27 @@ static void await_missing(bool some)
 	CHECK(!!stats_now().copies_missing == some);
 }
 
+/* What `soda top` shows of this program has a row with these words, in this order. */
+static void check_top(const char *address, const char *domain, const char *state)
+{
+	char line[1024], command[640];
+	bool found = false;
+	FILE *top;
+
+	snprintf(command, sizeof(command), "COLUMNS=100 %s top --once --interval 100ms %d",
+		 build_path("tools/soda/soda"), (int)getpid());
+	top = popen(command, "r");
+	CHECK(top, "popen");
+	while (fgets(line, sizeof(line), top)) {
+		const char *at = strstr(line, address);
+
+		at = at ? strstr(at, domain) : NULL;
+		found |= at && strstr(at, state);
+	}
+	CHECK_EQ(pclose(top), 0);
+	CHECK(found, "no row of %s, %s, %s", address, domain, state);
+}
+
 /* One copy of everything is on the server that has a domain of its own, as the others share one. */
 static void child_domains(const void *arg)
 {
@@ -183,6 +204,8 @@ static void child_domains(const void *arg)
 	await_missing(true);
 	await_missing(false);
 	verify(p, BYTES, 1);
+	check_top(worlds[0].address, "rack1", "away");
+	check_top(worlds[3].address, "rack2", "up");
 	turn_pass();
 	CHECK(turn_await()); /* the fourth was killed: nobody else can have what it had */
 	await_missing(true);

@@ -197,6 +197,38 @@ static int draw_clients(struct soda_top_canvas *c, int row, const struct soda_to
 	return row + 1;
 }
 
+/* Servers of a program's pool */
+
+static void draw_server(struct soda_top_canvas *c, int row, const json_t *server)
+{
+	const char *state = soda_top_text(server, "state", "?");
+	bool up = !strcmp(state, "up");
+	char text[SODA_TOP_TEXT];
+
+	soda_top_put(c, row, LABEL, SODA_TOP_PLAIN, "%.30s", soda_top_text(server, "address", "?"));
+	soda_top_put(c, row, 34, SODA_TOP_PLAIN, "%-12.12s", soda_top_text(server, "domain", ""));
+	soda_top_put(c, row, 47, SODA_TOP_PLAIN, "%7.0f",
+		     json_number_value(json_object_get(server, "slabs_here")));
+	soda_top_format_bytes(json_number_value(json_object_get(server, "free_bytes")), text);
+	soda_top_put(c, row, 55, SODA_TOP_PLAIN, "%10s", text);
+	if (up && json_is_true(json_object_get(server, "draining")))
+		state = "draining";
+	soda_top_put(c, row, 67, up ? SODA_TOP_GOOD : SODA_TOP_BAD, "%s", state);
+}
+
+static int draw_servers(struct soda_top_canvas *c, int row, const struct soda_top_target *t)
+{
+	const json_t *list = json_object_get(t->pair.now.counters, "server_list"), *server;
+	size_t i;
+
+	if (!json_array_size(list))
+		return row;
+	soda_top_put(c, row, LABEL - 1, SODA_TOP_FAINT, "Servers");
+	soda_top_put(c, row, 34, SODA_TOP_FAINT, "%-12s %7s %10s", "DOMAIN", "SLABS", "FREE");
+	json_array_foreach(list, i, server) draw_server(c, ++row, server);
+	return row + 1;
+}
+
 /* The whole */
 
 /* Words of a sentence, broken at blanks. Returns the row behind it. */
@@ -246,7 +278,7 @@ int soda_top_details(struct soda_top_canvas *c, int row, const struct soda_top_t
 		heading = NULL;
 		draw_row(c, row++, t, i);
 	}
-	return draw_clients(c, row, t);
+	return draw_clients(c, draw_servers(c, row, t), t);
 }
 
 int soda_top_explain(struct soda_top_canvas *c, int row, const struct soda_top_target *t)
