@@ -14,7 +14,7 @@
 #include "lib/harness.h"
 #include "lib/world.h"
 
-enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, WRITERS = 4, ROUNDS = 20000 };
+enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, WRITERS = 4, ROUNDS = 8000 };
 
 static struct world world;
 
