@@ -466,29 +466,19 @@ static int read_part(struct soda_mover *m, uint64_t number, uint64_t to,
 	return ret == 0 && state == SODA_PART_FAULT ? -EAGAIN : ret;
 }
 
-/* The same; what was not there, because it went again at once, is held once more. */
-static int read_held(struct soda_mover *m, uint64_t number, uint64_t to,
-		     struct soda_fabric_window *window)
-{
-	int ret = read_part(m, number, to, window);
-
-	for (int i = 0; ret == -EAGAIN && i < FAULTS; i++) {
-		ret = soda_fabric_hold_again(&m->fabric, window);
-		if (ret == 0)
-			ret = read_part(m, number, to, window);
-	}
-	soda_fabric_release(&m->fabric, window);
-	return ret == -EAGAIN ? -EFAULT : ret;
-}
-
-/* READS: hold a part of the ticket's pieces after the other, each until the agent has read it. */
+/*
+ * READS: hold a part of the ticket's pieces after the other, each until the agent has read it.
+ * Nobody can hold what the node's store has: where some of it went again at once, a smaller part is
+ * tried.
+ */
 static int pass_parts(struct soda_mover *m, uint64_t number)
 {
-	struct soda_piece_walk walk = { .pieces = NULL };
+	struct soda_piece_walk walk = { .pieces = NULL }, before;
 	struct soda_fabric_window window = { .n = 0 };
 	const struct soda_move_ticket *t;
 	uint64_t to = 0, bytes = 0;
-	bool cancel;
+	unsigned faults = 0;
+	bool cancel, fabric;
 	int ret = 0;
 
 	while (ret == 0 && (t = expected(m, number, &cancel))) {
@@ -496,14 +486,25 @@ static int pass_parts(struct soda_mover *m, uint64_t number)
 			return call_number(m, SODA_MSG_MOVE_CANCEL, number);
 		walk.pieces = t->pieces;
 		walk.n = t->pieces_n;
+		before = walk;
 		ret = soda_fabric_hold(&m->fabric, &walk, &window, &bytes);
 		if (ret == 0 && !bytes)
 			break; /* all has been read: what is left is the notice */
-		to += bytes;
+		fabric = window.n;
 		if (ret == 0)
-			ret = read_held(m, number, to, &window);
+			ret = read_part(m, number, to + bytes, &window);
+		soda_fabric_release(&m->fabric, &window);
+		if (ret == 0) {
+			to += bytes;
+			faults = 0;
+			soda_fabric_widen(&window);
+		} else if (ret == -EAGAIN && fabric && ++faults < FAULTS) {
+			walk = before;
+			soda_fabric_narrow(&window);
+			ret = 0;
+		}
 	}
-	return ret == -EFAULT ? call_number(m, SODA_MSG_MOVE_FAIL, number) : ret;
+	return ret == -EFAULT || ret == -EAGAIN ? call_number(m, SODA_MSG_MOVE_FAIL, number) : ret;
 }
 
 /* Tickets */

@@ -142,7 +142,7 @@ int soda_fabric_hold(const struct soda_fabric *f, struct soda_piece_walk *walk,
 	int ret = -ENOMEM;
 
 	if (!w->most) {
-		w->most = WINDOW;
+		w->most = w->bound = WINDOW;
 		w->ranges_most = SODA_FABRIC_RANGES;
 	}
 	for (int ms = 0; ret == -ENOMEM && ms < SODA_MOVE_HOLD_MS;) {
@@ -154,7 +154,7 @@ int soda_fabric_hold(const struct soda_fabric *f, struct soda_piece_walk *walk,
 			*walk = at;
 			*bytes_p = bytes;
 		} else if (ret == -ENOMEM && (w->most > LEAST || w->ranges_most > 1)) {
-			w->most = w->most > LEAST ? w->most / 2 : LEAST;
+			w->most = w->bound = w->most > LEAST ? w->most / 2 : LEAST;
 			w->ranges_most = w->ranges_most > 1 ? w->ranges_most / 2 : 1;
 		} else if (ret == -ENOMEM) {
 			poll(NULL, 0, 1);
@@ -164,13 +164,14 @@ int soda_fabric_hold(const struct soda_fabric *f, struct soda_piece_walk *walk,
 	return ret ? -EFAULT : 0;
 }
 
-int soda_fabric_hold_again(const struct soda_fabric *f, struct soda_fabric_window *w)
+void soda_fabric_narrow(struct soda_fabric_window *w)
 {
-	unsigned n = w->n;
+	w->most = w->most / 4 > LEAST ? w->most / 4 : LEAST;
+}
 
-	soda_fabric_release(f, w);
-	w->n = n;
-	return n && hold_all(f, w) == 0 ? 0 : -EFAULT;
+void soda_fabric_widen(struct soda_fabric_window *w)
+{
+	w->most = w->most < w->bound / 2 ? w->most * 2 : w->bound;
 }
 
 ssize_t soda_fabric_write(const struct soda_fabric *f, int fd, const struct iovec *iov, off_t at)

@@ -37,7 +37,8 @@ struct soda_fabric_window {
 	struct iovec ranges[SODA_FABRIC_RANGES];
 	bool held[SODA_FABRIC_RANGES]; /* else it needs no soda_unhold() */
 	unsigned n;
-	uint64_t most; /* bytes that a window covers; 0 before the first one */
+	uint64_t most;	/* bytes that a window covers; 0 before the first one */
+	uint64_t bound; /* the same, as much as may be held */
 	unsigned ranges_most;
 };
 
@@ -48,8 +49,10 @@ struct soda_fabric_window {
  */
 int soda_fabric_hold(const struct soda_fabric *f, struct soda_piece_walk *walk,
 		     struct soda_fabric_window *w, uint64_t *bytes_p);
-/* A part of the window was not readable: once more. -EFAULT: the window is empty. */
-int soda_fabric_hold_again(const struct soda_fabric *f, struct soda_fabric_window *w);
+/* What was held, but not for long enough, is tried in smaller windows, until they are read again.
+ */
+void soda_fabric_narrow(struct soda_fabric_window *w);
+void soda_fabric_widen(struct soda_fabric_window *w);
 /* Give all of the window back; it is empty then. */
 void soda_fabric_release(const struct soda_fabric *f, struct soda_fabric_window *w);
 

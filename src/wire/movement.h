@@ -138,8 +138,8 @@ static inline uint64_t soda_move_area_tail_at(uint64_t bytes)
 }
 
 /*
- * READS: what is copied of a ticket, in its order, can be read up to `to`; never lower than before.
- * Answered when that has been read, or cannot be, or the time is over.
+ * READS: what is copied of a ticket, in its order, can be read up to `to`; lower than before after
+ * SODA_PART_FAULT alone.  Answered when that has been read, or cannot be, or the time is over.
  */
 struct soda_wire_move_part {
 	uint64_t ticket, to;
@@ -150,7 +150,7 @@ struct soda_wire_move_part {
 enum soda_part_state {
 	SODA_PART_UNREAD = 1, /* not yet: ask again */
 	SODA_PART_READ = 2,
-	SODA_PART_FAULT = 3, /* some of it is not there: ask again, or FAIL */
+	SODA_PART_FAULT = 3, /* some of it is not there: ask again, also for less, or FAIL */
 	SODA_PART_ENDED = 4, /* the ticket: there is a notice, or was */
 };
 

@@ -925,7 +925,12 @@ static void test_parts(void **state)
 	post_parts(conn, 2, page);
 	check_part(conn, 2, 150, SODA_PART_FAULT);
 	check_part(conn, 2, 150, SODA_PART_FAULT);
+	check_part(conn, 2, 100, SODA_PART_FAULT); /* less is no step back: it may be there */
+	check_part(conn, 2, 0, SODA_PART_READ);
+	check_part(conn, 2, 120, SODA_PART_FAULT);
 	assert_int_equal(mprotect(page, PAGE, PROT_READ), 0);
+	check_part(conn, 2, 50, SODA_PART_READ);
+	assert_int_equal(part(conn, 2, 49, 0), -EINVAL);
 	check_part(conn, 2, 150, SODA_PART_READ);
 	check_part(conn, 2, 200, SODA_PART_ENDED);
 	check_step_of_parts(2, page);

@@ -515,10 +515,11 @@ int soda_tickets_part(struct soda_move_client *c, uint64_t number, uint64_t to, 
 
 	pthread_mutex_lock(&m->lock);
 	t = find_parts_locked(c, number);
-	if (t && (to < t->allowed || to > t->copied))
+	if (t && (to > t->copied || (to < t->allowed && !t->faulted))) {
 		ret = -EINVAL;
-	else if (t) {
-		t->allowed = to;
+	} else if (t) {
+		t->allowed = to; /* after a fault perhaps less, of which all has been read */
+		t->faulted = false;
 		/* one that is parked is no getter's, so `received` stands */
 		if (t->parked && t->received < to)
 			unpark_locked(c, t);

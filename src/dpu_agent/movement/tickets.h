@@ -149,7 +149,7 @@ int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_
 		      const uint8_t *pieces, uint32_t n, bool parts, struct soda_why *why);
 /*
  * A part of a ticket that was posted in parts may be read: `to` bytes of what is copied; waits, at
- * most ms, until it is.  -EINVAL: less than before, or more than there is.
+ * most ms, until it is.  -EINVAL: less than before, except after a fault, or more than there is.
  */
 int soda_tickets_part(struct soda_move_client *c, uint64_t number, uint64_t to, uint32_t ms,
 		      enum soda_part_state *state_p);
