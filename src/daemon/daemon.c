@@ -262,6 +262,7 @@ static int prepare_tls(const struct soda_daemon *d, struct soda_listener_options
 {
 	const struct soda_daemon_options *o = d->options;
 	struct soda_conf_error err = { "" };
+	char why[SODA_TLS_WHY];
 	int ret;
 
 	if (o->tls == SODA_TLS_OFF)
@@ -277,6 +278,8 @@ static int prepare_tls(const struct soda_daemon *d, struct soda_listener_options
 	how->tls_only = o->tls == SODA_TLS_REQUIRE;
 	if (ret < 0)
 		soda_log_error("--tls %s: %s", soda_tls_mode_names[o->tls], err.text);
+	else if (how->tls_only && soda_tls_kernel(why))
+		soda_log_info("--tls require: from other machines come sealed data alone: %s", why);
 	return ret;
 }
 

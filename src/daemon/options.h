@@ -94,8 +94,8 @@ struct soda_daemon_options {
 			.help = "TLS 1.3 for control connections on tcp, by the tenants' keys or " \
 				"a "                                                               \
 				"certificate. on: clients may use it. require: they must, and "    \
-				"data connections from other machines, which TLS does not carry, " \
-				"are refused, but those that say that all is sealed." HELP         \
+				"data connections from other machines must be by the kernel's "    \
+				"TLS (modprobe tls), or say that all is sealed." HELP              \
 	}
 
 #define SODA_DAEMON_TLS_CERTIFICATES(ENV, HELP)                                                    \

@@ -29,6 +29,7 @@
 #include "base/run.h"
 #include "trust/identity.h"
 #include "trust/proof.h"
+#include "trust/tls_kernel.h"
 
 #define TEXT(x) #x
 #define NAME(version) "libssl.so." TEXT(version)
@@ -50,6 +51,8 @@
 	X(SSL_CTX_use_PrivateKey_file)                                                             \
 	X(SSL_CTX_check_private_key)                                                               \
 	X(SSL_CTX_load_verify_file)                                                                \
+	X(SSL_CTX_set_keylog_callback)                                                             \
+	X(SSL_CTX_set_alpn_select_cb)                                                              \
 	X(SSL_CTX_set_psk_find_session_callback)                                                   \
 	X(SSL_CTX_set_psk_use_session_callback)                                                    \
 	X(SSL_new)                                                                                 \
@@ -57,6 +60,11 @@
 	X(SSL_set_bio)                                                                             \
 	X(SSL_set_ex_data)                                                                         \
 	X(SSL_get_ex_data)                                                                         \
+	X(SSL_set_ciphersuites)                                                                    \
+	X(SSL_set_alpn_protos)                                                                     \
+	X(SSL_get0_alpn_selected)                                                                  \
+	X(SSL_get_current_cipher)                                                                  \
+	X(SSL_CIPHER_get_protocol_id)                                                              \
 	X(SSL_set_accept_state)                                                                    \
 	X(SSL_set_connect_state)                                                                   \
 	X(SSL_do_handshake)                                                                        \
@@ -103,6 +111,13 @@ static struct {
 /* The SHA-256 of both is that of the PSK (RFC 8446, 4.2.11). */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 static const uint8_t psk_suite[] = { 0x13, 0x01 };
+/* Of what the kernel carries (tls_kernel.h). */
+#define DATA_SUITES "TLS_CHACHA20_POLY1305_SHA256"
+enum { DATA_SUITE = 0x1303 };
+/* The protocol that a data connection asks for (RFC 7301): a server whose kernel has TLS takes it.
+ */
+static const uint8_t data_protocol[] = "\x09soda-data";
+enum { DATA_PROTOCOL_BYTES = sizeof(data_protocol) - 1 };
 
 #define PSK "SODA TLS 1.3 PSK"
 #define CHANNEL "EXPORTER-SODA-channel"
@@ -113,6 +128,7 @@ struct soda_tls_context {
 	SSL_CTX *ssl;
 	const struct soda_guard *guard; /* who listens; NULL: no tenants */
 	bool certificates;
+	bool kernel; /* who listens: data connections may come */
 };
 
 struct soda_tls {
@@ -125,6 +141,10 @@ struct soda_tls {
 	bool ended;
 	/* Of the handshake. */
 	bool heard, plain; /* a byte has come; the first one is not TLS */
+	/* It is for data: asked for, as who connects, or granted, as who listens. */
+	bool data;
+	bool in_kernel;				   /* and the kernel has it */
+	uint8_t secrets[2][SODA_TLS_SECRET_BYTES]; /* of data: the client's, the server's */
 	const struct soda_guard *guard;
 	bool certificates;
 	uint8_t psk[SODA_KEY_BYTES];
@@ -319,6 +339,79 @@ static int find_key(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SESS
 	return *session != NULL;
 }
 
+/* Data connections */
+
+/* Who listens is asked what a connection is for. */
+static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_bytes,
+			   const unsigned char *in, unsigned int in_bytes, void *arg)
+{
+	struct soda_tls *tls = THE(SSL_get_ex_data)(ssl, 0);
+
+	if (in_bytes != DATA_PROTOCOL_BYTES || memcmp(in, data_protocol, DATA_PROTOCOL_BYTES))
+		return SSL_TLSEXT_ERR_NOACK;
+	tls->data = true;
+	*out = data_protocol + 1;
+	*out_bytes = DATA_PROTOCOL_BYTES - 1;
+	return SSL_TLSEXT_ERR_OK;
+}
+
+/*
+ * OpenSSL tells secrets in the lines of a log that debuggers read, and in no other way: a label,
+ * the client's random number, and the secret, in hexadecimal digits.
+ */
+static void take_secret(const SSL *ssl, const char *line)
+{
+	static const char *const labels[] = { "CLIENT_TRAFFIC_SECRET_0 ",
+					      "SERVER_TRAFFIC_SECRET_0 " };
+	struct soda_tls *tls = THE(SSL_get_ex_data)(ssl, 0);
+	const char *secret;
+
+	for (int i = 0; tls->data && i < 2; i++) {
+		secret = strncmp(line, labels[i], strlen(labels[i])) ? NULL : strrchr(line, ' ');
+		if (secret)
+			soda_hex_parse(secret + 1, tls->secrets[i], SODA_TLS_SECRET_BYTES);
+	}
+}
+
+/* Whether the server has taken what was asked for. */
+static bool is_granted(struct soda_tls *tls)
+{
+	const unsigned char *protocol;
+	unsigned int bytes;
+
+	THE(SSL_get0_alpn_selected)(tls->ssl, &protocol, &bytes);
+	return bytes == DATA_PROTOCOL_BYTES - 1 && !memcmp(protocol, data_protocol + 1, bytes);
+}
+
+/* After the handshake of a data connection. The library is entered. */
+static int give_to_kernel(struct soda_tls *tls, char why[SODA_TLS_WHY])
+{
+	const SSL_CIPHER *suite = THE(SSL_get_current_cipher)(tls->ssl);
+	int ret;
+
+	if (!is_granted(tls)) {
+		snprintf(why, SODA_TLS_WHY,
+			 "the server's kernel has no TLS for data (on its machine, as root: "
+			 "modprobe tls)");
+		return -EACCES;
+	}
+	if (!suite || THE(SSL_CIPHER_get_protocol_id)(suite) != DATA_SUITE) {
+		snprintf(why, SODA_TLS_WHY, "TLS for data is by " DATA_SUITES " alone");
+		return -EPROTO;
+	}
+	ret = soda_tls_kernel_take(tls->fd, tls->secrets[tls->server], tls->secrets[!tls->server]);
+	if (ret)
+		snprintf(why, SODA_TLS_WHY, "the kernel does not take over TLS: %s",
+			 soda_strerror(ret));
+	tls->in_kernel = ret == 0;
+	return ret ? -EACCES : 0;
+}
+
+bool soda_tls_in_kernel(const struct soda_tls *tls)
+{
+	return tls->in_kernel;
+}
+
 /* Contexts */
 
 static int no_password(char *buf, int size, int writing, void *arg)
@@ -411,6 +504,7 @@ static int make_context(bool serves, const char *certificates, struct soda_tls_c
 			struct soda_conf_error *err)
 {
 	struct soda_tls_context *c;
+	char none[SODA_TLS_WHY];
 	int r = 0;
 
 	enter();
@@ -422,6 +516,10 @@ static int make_context(bool serves, const char *certificates, struct soda_tls_c
 			   : load_roots(c->ssl, certificates, err);
 	if (c && !r) {
 		c->certificates = certificates;
+		c->kernel = serves && soda_tls_kernel(none) == 0;
+		if (c->kernel)
+			THE(SSL_CTX_set_alpn_select_cb)(c->ssl, choose_protocol, NULL);
+		THE(SSL_CTX_set_keylog_callback)(c->ssl, take_secret);
 		if (serves)
 			THE(SSL_CTX_set_psk_find_session_callback)(c->ssl, find_key);
 		else
@@ -528,13 +626,14 @@ static bool expect(struct soda_tls *tls)
 	return THE(X509_VERIFY_PARAM_set1_host)(param, name, 0) == 1;
 }
 
-int soda_tls_connect(const struct soda_identity *as, int fd, struct soda_tls **tls_p)
+int soda_tls_connect(const struct soda_identity *as, int fd, bool data, struct soda_tls **tls_p)
 {
 	struct soda_tls *tls = new_tls(as->tls, fd);
 	bool ready;
 
 	if (!tls)
 		return -ENOMEM;
+	tls->data = data;
 	memcpy(tls->server_name, as->server, sizeof(tls->server_name));
 	enter();
 	if (tls->certificates) {
@@ -544,6 +643,9 @@ int soda_tls_connect(const struct soda_identity *as, int fd, struct soda_tls **t
 		soda_key_format(as->key_id, sizeof(as->key_id), tls->id + strlen(ID_PREFIX));
 		ready = !psk_of(as->key, tls->psk);
 	}
+	if (data) /* SSL_set_alpn_protos() says 0 where it could */
+		ready = ready && THE(SSL_set_ciphersuites)(tls->ssl, DATA_SUITES) &&
+			!THE(SSL_set_alpn_protos)(tls->ssl, data_protocol, DATA_PROTOCOL_BYTES);
 	THE(SSL_set_connect_state)(tls->ssl);
 	leave();
 	if (!ready) {
@@ -616,9 +718,13 @@ int soda_tls_handshake(struct soda_tls *tls, char why[SODA_TLS_WHY])
 		r = -ECONNRESET;
 	else if (r)
 		r = explain(tls, why);
+	else if (tls->data)
+		r = give_to_kernel(tls, why);
 	leave();
-	if (r != -EAGAIN)
+	if (r != -EAGAIN) {
 		soda_wipe(tls->psk, sizeof(tls->psk));
+		soda_wipe(tls->secrets, sizeof(tls->secrets));
+	}
 	return r;
 }
 
@@ -655,12 +761,33 @@ static const void *gather(struct soda_tls *tls, const struct iovec *iov, int n, 
 	return tls->record;
 }
 
+/* By the kernel: as on any socket. */
+static ssize_t kernel_send(int fd, const struct iovec *iov, int n)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)n };
+	ssize_t sent = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	return sent < 0 ? -errno : sent;
+}
+
+static ssize_t kernel_recv(int fd, void *buf, size_t bytes)
+{
+	ssize_t got = recv(fd, buf, bytes, MSG_DONTWAIT);
+
+	if (got < 0 && (errno == EBADMSG || errno == EIO)) /* a forged record; an alert */
+		return -ECONNABORTED;
+	return got < 0 ? -errno : got;
+}
+
 ssize_t soda_tls_send(struct soda_tls *tls, const struct iovec *iov, int n)
 {
 	size_t bytes, done = 0;
-	const void *from = gather(tls, iov, n, &bytes);
+	const void *from;
 	ssize_t r;
 
+	if (tls->in_kernel)
+		return kernel_send(tls->fd, iov, n);
+	from = gather(tls, iov, n, &bytes);
 	if (!bytes)
 		return 0;
 	begin(tls);
@@ -675,6 +802,8 @@ ssize_t soda_tls_recv(struct soda_tls *tls, void *buf, size_t bytes)
 	size_t done = 0;
 	ssize_t r;
 
+	if (tls->in_kernel)
+		return kernel_recv(tls->fd, buf, bytes);
 	begin(tls);
 	enter();
 	if (THE(SSL_read_ex)(tls->ssl, buf, bytes, &done))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * TLS 1.3 on a connected socket, by OpenSSL's libssl, which is loaded when the first context is
- * made (docs/internals/tenants.md): for control connections on tcp.
+ * made (docs/internals/tenants.md): for control connections on tcp.  Data connections begin with
+ * the same handshake, say so in it (ALPN), and are the kernel's from then on (tls_kernel.h).
  *
  * Both ends know each other by a key that they share, the tenant's of this server, as an external
  * PSK with an ephemeral exchange (psk_dhe_ke, nothing else); or the client knows the server by a
@@ -44,6 +45,8 @@ extern const char *const soda_tls_mode_names[]; /* by enum soda_tls_mode, then N
 #define SODA_TLS_KEY "key.pem"	/* and that one's key, which nobody else may read */
 #define SODA_TLS_ROOTS "ca.pem" /* who connects: whose certificates are believed */
 
+#define SODA_TLS_WHY 192 /* bytes of a reason */
+
 /*
  * For who listens.  guard: whose tenants' keys count; certificates: the directory of SODA_TLS_CHAIN
  * and SODA_TLS_KEY; either may be NULL, not both: -EINVAL.  guard stays the caller's, as long as
@@ -66,19 +69,32 @@ static inline bool soda_tls_begins(uint8_t first)
 	return first == 22; /* a handshake record, RFC 8446, 5.1 */
 }
 
+/*
+ * Whether the kernel of this machine can carry data connections. 0; negative errno, with a sentence
+ * that says what to do. Asked of the kernel once.
+ */
+int soda_tls_kernel(char why[SODA_TLS_WHY]);
+
 /* On a socket that stays the caller's. 0, -ENOMEM. */
 int soda_tls_accept(struct soda_tls_context *context, int fd, struct soda_tls **tls_p);
-/* as->tls is the context; as, with its key and the server's name: until the handshake is over. */
-int soda_tls_connect(const struct soda_identity *as, int fd, struct soda_tls **tls_p);
-/* Wipe and free; the socket stays open, and the peer is told nothing. NULL is a no-op. */
+/*
+ * as->tls is the context; as, with its key and the server's name: until the handshake is over.
+ * data: the kernels at both ends are to carry it from then on.
+ */
+int soda_tls_connect(const struct soda_identity *as, int fd, bool data, struct soda_tls **tls_p);
+/*
+ * Wipe and free; the socket stays open, and the peer is told nothing; what the kernel carries it
+ * carries on. NULL is a no-op.
+ */
 void soda_tls_close(struct soda_tls *tls);
+/* After the handshake: the kernel has it, for data. */
+bool soda_tls_in_kernel(const struct soda_tls *tls);
 
 /*
  * Go on with the handshake.  0: it is over; -EAGAIN: when the socket is readable; -EACCES,
- * -EPROTO: the peer is not who was meant, or speaks no TLS, with a reason in `why`; -ECONNRESET and
- * other errors of the socket, without one.
+ * -EPROTO: the peer is not who was meant, or speaks no TLS, or one of the kernels cannot carry what
+ * is for data, with a reason in `why`; -ECONNRESET and other errors of the socket, without one.
  */
-#define SODA_TLS_WHY 192
 int soda_tls_handshake(struct soda_tls *tls, char why[SODA_TLS_WHY]);
 
 /*

@@ -2,6 +2,7 @@
 /* SODA without OpenSSL: there are no contexts, and so no connections. */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 #include "trust/tls.h"
 
@@ -35,9 +36,20 @@ int soda_tls_accept(struct soda_tls_context *context, int fd, struct soda_tls **
 	return -ENOTSUP;
 }
 
-int soda_tls_connect(const struct soda_identity *as, int fd, struct soda_tls **tls_p)
+int soda_tls_connect(const struct soda_identity *as, int fd, bool data, struct soda_tls **tls_p)
 {
 	return -ENOTSUP;
+}
+
+int soda_tls_kernel(char why[SODA_TLS_WHY])
+{
+	snprintf(why, SODA_TLS_WHY, "this build of SODA has no OpenSSL, and so no TLS");
+	return -ENOTSUP;
+}
+
+bool soda_tls_in_kernel(const struct soda_tls *tls)
+{
+	return false;
 }
 
 void soda_tls_close(struct soda_tls *tls)

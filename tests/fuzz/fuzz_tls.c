@@ -60,7 +60,7 @@ static void open_side(struct side *s, bool server)
 	FUZZ_MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
 	*s = (struct side){ .ours = fds[0], .theirs = fds[1], .result = -EAGAIN };
 	FUZZ_MUST(!(server ? soda_tls_accept(serves, s->ours, &s->tls)
-			   : soda_tls_connect(&identity, s->ours, &s->tls)));
+			   : soda_tls_connect(&identity, s->ours, false, &s->tls)));
 }
 
 static void close_side(struct side *s)

@@ -199,6 +199,8 @@ static void introduce(struct acceptor *a, struct stranger *s, const struct soda_
 	}
 	if (hello->kind == SODA_CONN_CONTROL && s->passed_fd >= 0)
 		close(s->passed_fd);
+	if (hello->kind == SODA_CONN_DATA)
+		soda_tls_close(s->tls); /* the kernel has it */
 	stranger_unlink(a, s);
 	soda_prover_end(s->prover);
 	free(s);
@@ -207,8 +209,8 @@ static void introduce(struct acceptor *a, struct stranger *s, const struct soda_
 /* May this kind of connection come in this way? 0, or why not, in *reason_p. */
 static int check_way(const struct acceptor *a, const struct stranger *s, const char **reason_p)
 {
-	if (s->tls && s->hello.kind == SODA_CONN_DATA) {
-		*reason_p = "data connections do not come by TLS";
+	if (s->tls && soda_tls_in_kernel(s->tls) != (s->hello.kind == SODA_CONN_DATA)) {
+		*reason_p = "by TLS that the kernel carries come data connections, and they alone";
 		return -EPROTO;
 	}
 	if (s->tls || a->l->local || !a->l->opt.tls_only)
@@ -221,7 +223,7 @@ static int check_way(const struct acceptor *a, const struct stranger *s, const c
 		return 0;
 	*reason_p =
 		"data would travel in clear to another machine, which this server forbids (--tls "
-		"require): seal it (SODA_SEAL=1)";
+		"require): SODA_TLS=require has the kernel encrypt it, SODA_SEAL=1 the program";
 	return -EACCES;
 }
 

@@ -452,12 +452,12 @@ int soda_stream_hello(struct soda_byte_stream s, const char *peer,
 	return 0;
 }
 
-int soda_stream_encrypt(int fd, const char *peer, const struct soda_identity *as,
+int soda_stream_encrypt(int fd, const char *peer, const struct soda_identity *as, bool data,
 			uint64_t deadline_ns, struct soda_tls **tls_p, struct soda_why *why)
 {
 	char reason[SODA_TLS_WHY] = "";
 	struct soda_tls *tls = NULL;
-	int ret = soda_tls_connect(as, fd, &tls);
+	int ret = soda_tls_connect(as, fd, data, &tls);
 
 	while (ret == 0) {
 		ret = soda_tls_handshake(tls, reason);

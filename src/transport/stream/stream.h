@@ -71,10 +71,10 @@ int soda_stream_hello(struct soda_byte_stream s, const char *peer,
 		      int *passed_fd_p, struct soda_why *why);
 
 /*
- * Begin TLS with the server of this identity: *tls_p is the caller's.  As soda_conn_connect;
- * peer is for why.
+ * Begin TLS with the server of this identity: *tls_p is the caller's.  data: the kernel has it from
+ * then on, and the socket is as any other.  As soda_conn_connect; peer is for why.
  */
-int soda_stream_encrypt(int fd, const char *peer, const struct soda_identity *as,
+int soda_stream_encrypt(int fd, const char *peer, const struct soda_identity *as, bool data,
 			uint64_t deadline_ns, struct soda_tls **tls_p, struct soda_why *why);
 
 /* Of soda_stream_hello, where there is an identity (prove.c). */

@@ -66,6 +66,21 @@ static int resolve_and_connect(const char *rest, uint64_t deadline_ns, struct so
 	return ret;
 }
 
+/* Data by the kernels' TLS. */
+static int protect_data(struct soda_byte_stream *s, const char *peer,
+			const struct soda_identity *as, uint64_t deadline_ns, struct soda_why *why)
+{
+	char reason[SODA_TLS_WHY];
+
+	if (soda_tls_kernel(reason) == 0)
+		return soda_stream_encrypt(s->fd, peer, as, true, deadline_ns, &s->tls, why);
+	soda_why_set(why,
+		     "%.100s: data would travel in clear to another machine, which SODA_TLS=require"
+		     " forbids, and %s; or SODA_SEAL=1, or a server on this machine",
+		     peer, reason);
+	return -EACCES;
+}
+
 /* As the identity wants it: TLS for a control connection, for data a way that nobody reads. */
 static int protect(struct soda_byte_stream *s, const char *peer,
 		   const struct soda_conn_options *opt, uint64_t deadline_ns, struct soda_why *why)
@@ -75,14 +90,10 @@ static int protect(struct soda_byte_stream *s, const char *peer,
 	if (!as || !as->tls)
 		return 0;
 	if (opt->kind == SODA_CONN_CONTROL)
-		return soda_stream_encrypt(s->fd, peer, as, deadline_ns, &s->tls, why);
+		return soda_stream_encrypt(s->fd, peer, as, false, deadline_ns, &s->tls, why);
 	if (as->clear_data || soda_inet_protected(s->fd, opt->sealed))
 		return 0;
-	soda_why_set(why,
-		     "%s: data would travel in clear to another machine, which SODA_TLS=require"
-		     " forbids: SODA_SEAL=1, a tunnel, a server on this machine, or SODA_TLS=on",
-		     peer);
-	return -EACCES;
+	return protect_data(s, peer, as, deadline_ns, why);
 }
 
 static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
@@ -105,11 +116,13 @@ static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
 		close(s.fd);
 		return ret;
 	}
-	if (opt->kind == SODA_CONN_CONTROL)
+	if (opt->kind == SODA_CONN_CONTROL) {
 		ret = soda_stream_control_create(s, &soda_stream_control_ops, SODA_TCP_PREFIX, rest,
 						 opt, conn_p);
-	else
+	} else {
+		soda_tls_close(s.tls);
 		ret = soda_tcp_data_create(s.fd, rest, opt, conn_p);
+	}
 	if (ret < 0)
 		soda_why_set(why, "%s: no memory for a connection", peer);
 	return ret;

@@ -100,7 +100,7 @@ static void test_good_machine(void **state)
 	struct soda_findings all;
 
 	judge(&good, &all);
-	assert_int_equal(all.n, 16);
+	assert_int_equal(all.n, 17);
 	for (size_t i = 0; i < all.n; i++)
 		has(&all, all.list[i].check, SODA_VERDICT_OK, NULL);
 }
@@ -150,6 +150,9 @@ static void test_older_kernels(void **state)
 	f = good;
 	f.batch = false;
 	alone(&f, "kernel.batch", SODA_VERDICT_NOTE, NULL);
+	f = good;
+	strcpy(f.no_tls, "no TLS");
+	alone(&f, "kernel.tls", SODA_VERDICT_NOTE, NULL);
 }
 
 /* 4 processors: 9 connections of 1 MiB, and calls. */

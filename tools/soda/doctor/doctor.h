@@ -4,7 +4,7 @@
  * missing.
  *
  *   facts.c    reads files of /proc and /sys, and the process's limits
- *   probe.c    tries userfaultfd, with libsoda's own calls
+ *   probe.c    tries userfaultfd, with libsoda's own calls; and the kernel's TLS
  *   peers.c    asks servers and agents; a child process allocates fabric memory
  *   judge.c    decides: facts in, findings out.  It asks nobody, so that unit tests can give it
  *              machines that are not here
@@ -21,6 +21,7 @@
 
 #include "base/limits.h"
 #include "transport/api/transport.h"
+#include "trust/tls.h"
 
 /* In the order of how bad they are. */
 enum soda_verdict {
@@ -63,9 +64,10 @@ struct soda_doctor_facts {
 
 	/* soda_doctor_probe */
 	struct soda_doctor_mode inline_mode, handler_mode;
-	bool poison; /* UFFDIO_POISON works */
-	bool minor;  /* UFFDIO_CONTINUE of a memfd's page works */
-	bool batch;  /* process_madvise(2) drops pages of several ranges */
+	bool poison;		   /* UFFDIO_POISON works */
+	bool minor;		   /* UFFDIO_CONTINUE of a memfd's page works */
+	bool batch;		   /* process_madvise(2) drops pages of several ranges */
+	char no_tls[SODA_TLS_WHY]; /* why the kernel carries no TLS; "": it does */
 
 	/* soda_doctor_read */
 	int unprivileged;	   /* vm.unprivileged_userfaultfd; -1: there is none */
@@ -112,7 +114,7 @@ struct soda_doctor_trial {
 	bool private_server; /* no server and no agent are configured */
 };
 
-/* Try userfaultfd.  Takes SIGBUS for that time. Waits two seconds for a fault at most. */
+/* Try userfaultfd, and TLS.  Takes SIGBUS for that time. Waits two seconds for a fault at most. */
 void soda_doctor_probe(struct soda_doctor_facts *f);
 /* Read the files below root: "", or a folder that stands in for / in tests. */
 void soda_doctor_read(const char *root, struct soda_doctor_facts *f);

@@ -154,6 +154,21 @@ static void judge_batch(const struct soda_doctor_facts *f, struct soda_findings 
 			     "evictions take a call a chunk");
 }
 
+static void judge_tls(const struct soda_doctor_facts *f, struct soda_findings *out)
+{
+	struct soda_finding *to =
+		add(out, "kernel.tls", *f->no_tls ? SODA_VERDICT_NOTE : SODA_VERDICT_OK);
+
+	if (*f->no_tls)
+		found(to,
+		      "%s: SODA_TLS=require and --tls require have no data connections to "
+		      "other machines, but for programs that seal",
+		      f->no_tls);
+	else
+		found(to, "the kernel carries TLS: data connections to other machines may be "
+			  "encrypted (SODA_TLS=require)");
+}
+
 static void judge_privileges(const struct soda_doctor_facts *f, struct soda_findings *out)
 {
 	bool missing = f->inline_mode.err == -EPERM || f->inline_mode.err == -EACCES;
@@ -186,6 +201,7 @@ void soda_judge_kernel(const struct soda_doctor_facts *f, struct soda_findings *
 	judge_poison(f, out);
 	judge_minor(f, out);
 	judge_batch(f, out);
+	judge_tls(f, out);
 	judge_privileges(f, out);
 }
 

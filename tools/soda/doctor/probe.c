@@ -247,4 +247,5 @@ void soda_doctor_probe(struct soda_doctor_facts *f)
 	memset(content, WORD, sizeof(content));
 	try_inline(f);
 	try_handler(&f->handler_mode);
+	soda_tls_kernel(f->no_tls);
 }
