@@ -314,12 +314,20 @@ static int no_number(struct soda_why *why)
 	return -ENOSPC;
 }
 
+/* Header and table of a sealed file were being read, and the connection was lost: it comes back. */
+static bool may_open_again(struct soda_region *r, int ret, uint64_t until)
+{
+	return r->sealed_file && soda_call_lost(ret) && soda_now_ns() < until &&
+	       !soda_server_wait(&r->link->server, until, NULL);
+}
+
 /* On that server. */
 static int create(struct soda_link *link, const struct site *site, const char *file, uint64_t bytes,
 		  uint32_t flags, struct soda_region **region_p, struct soda_why *why)
 {
+	uint64_t until = soda_now_ns() + soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
 	struct soda_region *r = soda_region_take();
-	int ret;
+	int ret, refused;
 
 	if (!r)
 		return no_number(why);
@@ -328,15 +336,15 @@ static int create(struct soda_link *link, const struct site *site, const char *f
 	r->file = file ? strdup(file) : NULL;
 	r->sealed_file = file && flags & SODA_SEALED;
 	/* one that is too large for all addresses is refused below, by whoever is asked first */
-	ret = !file && flags & SODA_SEALED && bytes <= soda_agent.bytes
-		      ? soda_sealing_begin(r, bytes, why)
-		      : 0;
+	refused = !file && flags & SODA_SEALED && bytes <= soda_agent.bytes
+			  ? soda_sealing_begin(r, bytes, why)
+			  : 0;
 	do {
 		r->bytes = bytes;
 		if (r->sealed_file)
 			forget_file(r);
-		ret = ret ? ret : open_and_place(r, site, why);
-	} while (!ret && !publish(r));
+		ret = refused ? refused : open_and_place(r, site, why);
+	} while (ret ? may_open_again(r, ret, until) : !publish(r));
 	if (ret) {
 		soda_sealing_end(r);
 		soda_region_put(r);
