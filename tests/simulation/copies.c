@@ -71,7 +71,8 @@ const char *sim_copies_page(const struct sim_places *places, unsigned k)
 	if (!places->copy[k].current || !lives(places, k))
 		return NULL;
 	return sim_server(places->copy[k].server)
-		->page(met.client, places->copy[k].region, places->offset & ~4095ull);
+		->page(met.client, places->copy[k].region,
+		       places->data_at + (places->offset & ~4095ull));
 }
 
 bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word_p)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ struct node {
 	uid_t uid;
 	gid_t gid;
 	unsigned links;
-	size_t size;
+	size_t size, stable_size;
 	uint8_t *data, *stable;
 	uint64_t changed; /* time, none twice */
 };
@@ -74,7 +75,7 @@ static void make_file(const char *name, size_t bytes, mode_t mode)
 	struct node *n = make(0, name, S_IFREG | mode, SIM_DISK_USER);
 	static uint64_t number;
 
-	n->size = bytes;
+	n->size = n->stable_size = bytes;
 	for (size_t at = 0; at + 8 <= bytes; at += at % PAGE ? 8 : PAGE - 8) {
 		number++;
 		memcpy(n->data + at, &number, sizeof(number));
@@ -92,9 +93,32 @@ void sim_disk_make(void)
 	make(0, "d", S_IFDIR | 0755, SIM_DISK_USER);
 }
 
+static bool is_sealed(const struct node *n)
+{
+	return n->used && !n->dir && n->name[0] == 's';
+}
+
+/* Pages go as it happens, and so does the size. */
+static void lose_power(struct node *n)
+{
+	if (sim_chance(50) && n->size != n->stable_size) {
+		if (n->stable_size < n->size)
+			memset(n->data + n->stable_size, 0, n->size - n->stable_size);
+		n->size = n->stable_size;
+	}
+	for (size_t at = 0; at < n->size; at += PAGE)
+		if (sim_chance(50))
+			memcpy(n->data + at, n->stable + at, PAGE);
+	sim_note("FAULT the disk of %s loses power", n->name);
+	change(n);
+}
+
 void sim_disk_kill(void)
 {
 	memset(opened, 0, sizeof(opened));
+	for (int i = 0; i < NODES; i++)
+		if (is_sealed(&nodes[i]) && sim_chance(50))
+			lose_power(&nodes[i]);
 }
 
 static struct node *child(const struct node *dir, const char *name, size_t bytes)
@@ -141,6 +165,16 @@ size_t sim_disk_pages(const char *name)
 	struct node *n = look_up(&nodes[0], name);
 
 	return n && !n->dir ? n->size / PAGE : 0;
+}
+
+const uint8_t *sim_disk_file(const char *name, bool stable, size_t *bytes_p)
+{
+	const struct node *n = look_up(&nodes[0], name);
+
+	if (!n || n->dir)
+		return NULL;
+	*bytes_p = stable ? n->stable_size : n->size;
+	return stable ? n->stable : n->data;
 }
 
 uint64_t sim_disk_word(const char *name, uint64_t offset, bool stable)
@@ -226,6 +260,17 @@ int sim_openat64(int dir, const char *name, int flags, ...)
 				  : openat(dir, name, flags, mode);
 }
 
+static int open_key(void)
+{
+	static const char text[] =
+		"[seal]\nkey = 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
+	int fd = memfd_create(SIM_DISK_KEY, MFD_CLOEXEC);
+
+	if (fd >= 0 && (fchmod(fd, 0600) || write(fd, text, sizeof(text) - 1) < 0))
+		sim_fail("there is no key file");
+	return fd;
+}
+
 int sim_open64(const char *name, int flags, ...)
 {
 	va_list args;
@@ -234,6 +279,8 @@ int sim_open64(const char *name, int flags, ...)
 	va_start(args, flags);
 	mode = (mode_t)va_arg(args, int);
 	va_end(args);
+	if (!strcmp(name, SIM_DISK_KEY))
+		return open_key();
 	return strcmp(name, SIM_DISK_EXPORT) ? open(name, flags, mode) : new_descriptor(&nodes[0]);
 }
 
@@ -409,6 +456,7 @@ int sim_fdatasync(int fd)
 	if (breaks(EIO))
 		return -1;
 	memcpy(n->stable, n->data, n->size);
+	n->stable_size = n->size;
 	return 0;
 }
 

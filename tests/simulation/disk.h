@@ -20,12 +20,20 @@ enum { SIM_DISK_FD = 1 << 21, SIM_DISK_USER = 1000 };
 /* What the server calls it. */
 #define SIM_DISK_EXPORT "sim-export"
 
+/* A file with a key for sealed files, and nobody's permissions to look at it. */
+#define SIM_DISK_KEY "sim-key"
+
 /* The files as they are at the beginning: word 0 and 511 of each page have numbers of their own. */
 void sim_disk_make(void);
-/* The server is gone, and with it its descriptors; what it wrote stays. */
+/*
+ * The server is gone, and with it its descriptors; what it wrote stays.  But of sealed files, which
+ * promise more, sometimes the machine was, too: then of what was not synced any pages may be lost.
+ */
 void sim_disk_kill(void);
 /* Whole pages of a file; 0: there is none. */
 size_t sim_disk_pages(const char *name);
+/* A whole file, for a look: *bytes_p may be 0. NULL: there is none. stable: as below. */
+const uint8_t *sim_disk_file(const char *name, bool stable, size_t *bytes_p);
 /* A word of a file; as it is, or (stable) as a power cut would leave it. */
 uint64_t sim_disk_word(const char *name, uint64_t offset, bool stable);
 

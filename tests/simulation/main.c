@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "disk.h"
 #include "net.h"
 #include "seeds/seeds.h"
 #include "soda.h"
@@ -35,6 +36,8 @@ static void *host_main(void *arg)
 				       : "none",
 		       1);
 	}
+	if (plan.sealed_files)
+		setenv("SODA_SEAL_KEY_FILE", SIM_DISK_KEY, 1);
 	cfg.server = plan.agent ? NULL : servers;
 	cfg.dpu = plan.agent ? "sim://agent" : NULL;
 	cfg.buffer = buffer;

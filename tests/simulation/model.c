@@ -171,7 +171,7 @@ static bool chunk_may_be_lost(const struct sim_object *o, size_t cell)
 
 	for (size_t i = first; i < first + chunk_cells() && i < sim_cells(o); i++) {
 		may = may || may_be_lost(o, i);
-		stored = stored || o->cells[i].stored;
+		stored = stored || o->cells[i].stored || o->cells[i].opened;
 	}
 	return may && stored;
 }
@@ -240,7 +240,10 @@ void sim_model_store(struct sim_object *o, size_t cell)
 	struct sim_cell *c = &o->cells[cell];
 	struct access a = access_begins();
 	uint64_t v;
-	int ret = sim_store(sim_cell_at(o, cell), &values);
+	int ret;
+
+	c->opened = true;
+	ret = sim_store(sim_cell_at(o, cell), &values);
 
 	/* no point since the store itself */
 	sim_model_look_at_host();
@@ -355,7 +358,7 @@ static void check_refusal(struct sim_object *o, int err, uint64_t began)
 	excuse_access("soda_sync", err, began);
 }
 
-void sim_model_sync(struct sim_object *o, size_t first, size_t n)
+int sim_model_sync(struct sim_object *o, size_t first, size_t n)
 {
 	uint64_t *was = malloc(n * sizeof(*was));
 	uint64_t began = sim_now(), since = ++stores;
@@ -385,6 +388,7 @@ void sim_model_sync(struct sim_object *o, size_t first, size_t n)
 	sim_copies_check(o, first, ret ? 0 : n);
 	sim_hold(false);
 	free(was);
+	return ret;
 }
 
 void sim_model_look(void)

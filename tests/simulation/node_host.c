@@ -574,6 +574,7 @@ struct sim_places sim_host_places(const void *addr)
 	if (r && r->pieces)
 		set_pieces(&places, r);
 	places.sealed = r && r->sealing;
+	places.data_at = r ? r->data_at : 0;
 	places.settled = copies && is_settled(word_at(addr));
 	sim_hold(false);
 	return places;

@@ -41,7 +41,9 @@ struct sim_places {
 		bool refused;	/* the server does not open it again */
 		unsigned piece; /* of each chunk, that it has; without erasure codes 0 */
 	} copy[SIM_COPIES];
-	uint64_t offset; /* in the region; with erasure codes in those that have that piece */
+	/* In the object; with erasure codes in the regions that have that piece. */
+	uint64_t offset;
+	uint64_t data_at; /* where the object begins in its region: a sealed file's has a table */
 	/* With erasure codes: how many pieces of data a chunk has (else 1), the bytes of one, and
 	   in which one the address lies. */
 	unsigned pieces, piece;

@@ -101,6 +101,19 @@ static void offer_sealing(uint64_t seed)
 	plan.buffer_chunks += 4; /* places for what has been sealed */
 }
 
+/*
+ * In a part of the seeds with files some of them are sealed; with dice of their own, too.  Not
+ * through an agent: what it has acknowledged goes with it.
+ */
+static void offer_sealed_files(uint64_t seed)
+{
+	if (plan.agent || !plan.server.files || dice_of(seed, 0x5346696c65) % 100 >= 60)
+		return;
+	plan.sealed_files = true;
+	if (!plan.sealed)
+		plan.buffer_chunks += 4;
+}
+
 /* sim_run has begun: the seed decides. */
 void sim_plan_make(uint64_t seed)
 {
@@ -158,6 +171,7 @@ void sim_plan_make(uint64_t seed)
 	offer_store(seed);
 	offer_pool(seed);
 	offer_sealing(seed);
+	offer_sealed_files(seed);
 }
 
 void sim_plan_print(void)
@@ -175,6 +189,8 @@ void sim_plan_print(void)
 			 plan.drains ? ", servers are drained" : "");
 	if (plan.sealed)
 		sim_note("plan: %u of 100 objects are sealed", plan.sealed);
+	if (plan.sealed_files)
+		sim_note("plan: there are sealed files");
 	if (plan.agent_settings.store)
 		sim_note("plan: a store of %llu chunks%s",
 			 (unsigned long long)plan.agent_settings.store / plan.chunk_bytes,

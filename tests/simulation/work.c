@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "disk.h"
+#include "sealing/files.h"
 #include "sealing/sealing.h"
 #include "soda.h"
 #include "world.h"
@@ -140,22 +141,65 @@ static void allocate(void)
 	o->taken = false;
 }
 
+enum { FILE_PAGES = 60, FILE_CELLS = FILE_PAGES * SIM_SLOTS };
+
 /* Files, as the application knows them: who has one open, and who is about to. */
 static struct {
 	const char *name;
 	unsigned busy, readers, writers;
 	unsigned released; /* how often soda_free() has been asked to close one of them */
-} files[] = {
-	{ .name = "f0" }, { .name = "f1" }, { .name = "f2" }, { .name = "f3" }, { .name = "d/n" }
+	/* Of a sealed file: whether its last writer has gone, and what it may have left. */
+	unsigned commits; /* under way */
+	bool written;
+	uint64_t least[FILE_CELLS], most[FILE_CELLS];
+} files[] = { { .name = "f0" },	 { .name = "f1" },   { .name = "f2" },	{ .name = "f3" },
+	      { .name = "d/n" }, { .name = "d/s0" }, { .name = "d/s1" } };
+
+enum {
+	SEALED = 5, /* from that one on */
+	FILES = sizeof(files) / sizeof(*files),
+	WRITTEN = 2,
 };
 
-enum { FILES = sizeof(files) / sizeof(*files), WRITTEN = 2 /* from that one on */ };
+static uint64_t file_word(int file, uint64_t offset, bool stable)
+{
+	return file < SEALED ? sim_disk_word(files[file].name, offset, stable)
+			     : sim_sealed_word(files[file].name, offset, stable);
+}
+
+static size_t file_pages(int file)
+{
+	return file < SEALED ? sim_disk_pages(files[file].name)
+			     : sim_sealed_bytes(files[file].name) / 4096;
+}
+
+/* A writer has let go of a sealed file: all that it has stored is there, or (lost) what it has
+ * promised, or something between. */
+static void leave_file(const struct sim_object *o, bool lost)
+{
+	for (size_t i = 0; i < sim_cells(o); i++) {
+		files[o->file].least[i] = lost ? o->cells[i].synced : o->cells[i].value;
+		files[o->file].most[i] = o->cells[i].value;
+	}
+	files[o->file].written = true;
+}
+
+/* What was promised is there, whatever happened meanwhile, and nothing that nobody has stored. */
+static void check_left(int file, size_t cell, uint64_t has)
+{
+	if (file >= SEALED && files[file].written &&
+	    (has < files[file].least[cell] || has > files[file].most[cell]))
+		sim_fail(
+			"BROKEN PROMISE: sealed file %s has %llu in cell %zu; %llu was left there, "
+			"or up to %llu",
+			files[file].name, (unsigned long long)has, cell,
+			(unsigned long long)files[file].least[cell],
+			(unsigned long long)files[file].most[cell]);
+}
 
 /* What the file has is what the object has. */
 static void adopt(struct sim_object *o)
 {
-	const char *name = files[o->file].name;
-
 	if (o->flags & SODA_WRITABLE)
 		files[o->file].writers++;
 	if (o->flags & SODA_READ_ONLY)
@@ -163,12 +207,16 @@ static void adopt(struct sim_object *o)
 	for (size_t i = 0; i < sim_cells(o); i++) {
 		uint64_t offset = (uint64_t)(sim_cell_at(o, i) - o->base);
 
-		o->cells[i].value = o->cells[i].synced = sim_disk_word(name, offset, false);
+		o->cells[i].value = o->cells[i].synced = file_word(o->file, offset, false);
+		check_left(o->file, i, o->cells[i].value);
 	}
 }
 
 static unsigned open_flags(int file)
 {
+	if (file >= SEALED)
+		return SODA_SEALED |
+		       (sim_chance(70) ? SODA_WRITABLE | SODA_CREATE : SODA_READ_ONLY);
 	if (file >= WRITTEN && sim_chance(60))
 		return SODA_WRITABLE | (sim_chance(80) ? SODA_CREATE : 0);
 	return sim_chance(60) ? SODA_READ_ONLY : SODA_PRIVATE;
@@ -177,15 +225,17 @@ static unsigned open_flags(int file)
 /* Why it may be refused, without a fault. */
 static bool may_refuse(int file, unsigned flags, size_t bytes, int err, bool rival)
 {
-	size_t pages = sim_disk_pages(files[file].name);
+	size_t pages = file_pages(file);
 
 	switch (err) {
 	case ENOENT:
 		return !pages && !(flags & SODA_CREATE);
-	case EINVAL:
-		return !pages && !bytes;
+	case EINVAL: /* of a sealed file: it was never committed, or has another size */
+		return pages ? flags & SODA_SEALED && bytes && bytes != pages * 4096
+			     : !bytes || (flags & SODA_SEALED && !(flags & SODA_WRITABLE));
 	case EFBIG:
-		return bytes > pages * 4096 && !(flags & SODA_WRITABLE);
+		return flags & SODA_SEALED ? bytes != pages * 4096
+					   : bytes > pages * 4096 && !(flags & SODA_WRITABLE);
 	case EBUSY: /* or of a client that the server has not given up yet */
 		return rival || sim_history.disturbed_ns;
 	default:
@@ -193,13 +243,20 @@ static bool may_refuse(int file, unsigned flags, size_t bytes, int err, bool riv
 	}
 }
 
+static int some_file(void)
+{
+	if (plan.sealed_files && sim_chance(50))
+		return SEALED + (int)sim_below(FILES - SEALED);
+	return (int)sim_below(SEALED);
+}
+
 static void allocate_file(void)
 {
 	bool stored = for_the_store();
-	int file = stored ? 0 : (int)sim_below(FILES);
+	int file = stored ? 0 : some_file();
 	unsigned flags = stored ? SODA_READ_ONLY : open_flags(file);
 	bool writes = flags & SODA_WRITABLE;
-	size_t bytes = sim_chance(30) ? sim_between(1, 60) * 4096 : 0, got = 0;
+	size_t bytes = sim_chance(30) ? sim_between(1, FILE_PAGES) * 4096 : 0, got = 0;
 	bool rival = files[file].writers || (writes && files[file].readers);
 	struct sim_object *o = find_place();
 	unsigned released = files[file].released;
@@ -239,10 +296,12 @@ static void allocate_file(void)
 /* On stable storage is what soda_sync has promised, or newer; exactly: the last of all. */
 static void check_file(const struct sim_object *o, bool exactly)
 {
+	if (o->flags & SODA_SEALED)
+		sim_sealed_look(files[o->file].name);
 	for (size_t i = 0; o->flags & SODA_WRITABLE && i < sim_cells(o); i++) {
 		const struct sim_cell *c = &o->cells[i];
 		uint64_t offset = (uint64_t)(sim_cell_at(o, i) - o->base);
-		uint64_t has = sim_disk_word(files[o->file].name, offset, true);
+		uint64_t has = file_word(o->file, offset, true);
 
 		if (has < c->synced || has > c->value || (exactly && has != c->value))
 			sim_fail("BROKEN PROMISE: file %s has %llu at %llu; %llu was synced, %llu "
@@ -256,23 +315,25 @@ static void check_file(const struct sim_object *o, bool exactly)
 /* False: a file that could not be written back stays. */
 static bool release(struct sim_object *o)
 {
-	bool writes = o->flags & SODA_WRITABLE;
+	bool writes = o->flags & SODA_WRITABLE, is_file = o->flags & ~SODA_SEALED;
 	uint64_t began = sim_now();
 	int ret;
 
 	if (!take(o))
 		return false;
-	files[o->file].busy += !!o->flags;
-	files[o->file].released += !!o->flags;
+	files[o->file].busy += is_file;
+	files[o->file].released += is_file;
 	ret = soda_try_free(o->base);
 	sim_note("soda_free: %d %s", ret, ret ? soda_last_error() : "");
-	files[o->file].busy -= !!o->flags;
+	files[o->file].busy -= is_file;
 	if (ret && !writes)
 		sim_fail("WRONG CODE: soda_free: %s", soda_strerror(ret));
 	if (ret && !(ret == -EIO && sim_model_lost()))
 		sim_model_excuse("soda_free", ret, began);
 	if (!ret) {
 		check_file(o, !sim_model_lost());
+		if (writes && o->flags & SODA_SEALED)
+			leave_file(o, sim_model_lost());
 		files[o->file].writers -= writes;
 		files[o->file].readers -= !!(o->flags & SODA_READ_ONLY);
 		sim_seal_gone(o->base, o->bytes);
@@ -389,11 +450,16 @@ static void discard(struct sim_object *o)
 static void sync_some(struct sim_object *o)
 {
 	size_t first = 0, n = sim_cells(o);
+	int ret;
 
 	if (sim_chance(60))
 		n = range(o, false, &first);
-	sim_model_sync(o, first, n);
-	check_file(o, false);
+	files[o->file].commits++;
+	ret = sim_model_sync(o, first, n);
+	/* what is being committed, or was not to its end, is in no state to be looked at */
+	if (!(o->flags & SODA_SEALED) || (ret == 0 && files[o->file].commits == 1))
+		check_file(o, false);
+	files[o->file].commits--;
 }
 
 static void freeze(struct sim_object *o)
@@ -571,6 +637,33 @@ static void await_places(void)
 	}
 }
 
+/* All is mended: sealed files that nobody has open can be opened, and read to their end. */
+static void read_sealed(int file)
+{
+	uint64_t bytes = sim_sealed_bytes(files[file].name), v;
+	size_t got;
+	char *p;
+
+	if (!bytes || files[file].writers || files[file].readers)
+		return;
+	/* WRITABLE: its server may have ended while it wrote the file back */
+	p = soda_alloc_file(files[file].name, 0, SODA_WRITABLE | SODA_SEALED, &got);
+	if (!p || got != bytes)
+		sim_fail("BROKEN PROMISE: sealed file %s cannot be opened any more: %s",
+			 files[file].name, p ? "another size" : soda_last_error());
+	for (size_t cell = 0; cell < bytes / 4096 * SIM_SLOTS; cell++) {
+		size_t at = cell / SIM_SLOTS * 4096 + (cell % SIM_SLOTS ? 4088 : 0);
+
+		if (sim_load(p + at, &v))
+			sim_fail("BROKEN PROMISE: sealed file %s cannot be read at %zu",
+				 files[file].name, at);
+		check_left(file, cell, v);
+	}
+	if (soda_try_free(p))
+		sim_fail("WRONG CODE: soda_free of sealed file %s: %s", files[file].name,
+			 soda_last_error());
+}
+
 /* Everything is mended: all is brought to the server, all is seen once more, and freed. */
 /* All slabs have their copies, if the servers have room for them. */
 static void await_copies(void)
@@ -624,5 +717,7 @@ void sim_work_end(void)
 		if (!release(o))
 			o->users--;
 	}
+	for (int file = SEALED; plan.sealed_files && file < FILES; file++)
+		read_sealed(file);
 	leave();
 }

@@ -6,7 +6,7 @@
  *   work.c      threads of the application: loads, stores, and the calls of soda.h
  *   model.c     what each load may see, and what soda_sync has promised
  *   copies.c    what the servers of a pool must have of each object
- *   sealing/    what servers may have of sealed objects, and what they change of them
+ *   sealing/    what servers may have of sealed objects and files, and what they change of them
  *   neighbour.c another client, by the wire's contract
  *   fate.c      faults: when, which, how long
  */
@@ -34,7 +34,8 @@ struct sim_plan {
 	/* With redundancy: the next server is struck when all have all copies again. */
 	bool one_at_a_time;
 	const char *rebuild_rate;
-	unsigned sealed; /* percent of the objects */
+	unsigned sealed;   /* percent of the objects */
+	bool sealed_files; /* there are some, too */
 	uint32_t chunk_bytes, buffer_chunks, prefetch;
 	uint32_t connect_ms, fault_ms;
 	const char *evict;
@@ -58,6 +59,7 @@ struct sim_cell {
 	uint64_t synced;    /* the last value that soda_sync has promised... */
 	uint64_t synced_ns; /* ...and when that sync began */
 	uint64_t stored;    /* number of the last store */
+	bool opened;	    /* one has begun: the host may take the chunk for stored to */
 	unsigned discards;  /* that are at it now */
 	bool or_zero;	    /* a DISCARD is at it, or was when it was stored to */
 	uint64_t discarded; /* when, in the count of stores */
@@ -91,7 +93,8 @@ static inline char *sim_cell_at(const struct sim_object *o, size_t cell)
 
 void sim_model_load(struct sim_object *o, size_t cell);
 void sim_model_store(struct sim_object *o, size_t cell);
-void sim_model_sync(struct sim_object *o, size_t first, size_t n);
+/* What soda_sync has said. */
+int sim_model_sync(struct sim_object *o, size_t first, size_t n);
 /* It could not be made again when a server met the host anew: its program lets it go. */
 bool sim_model_abandoned(const struct sim_object *o);
 /* A server or agent has ended, or forgot the host. */

@@ -45,7 +45,7 @@ static char *choose(enum sim_process p, struct sim_places *places, unsigned *k_p
 		struct sim_object *o = &sim_objects[sim_below(SIM_OBJECTS)];
 		char *addr;
 
-		if (!o->base)
+		if (!o->base || o->flags) /* what a commit writes of a file is to stay whole */
 			continue;
 		addr = o->base + sim_below(o->bytes / PAGE) * PAGE;
 		*places = sim_host_places(addr);
