@@ -351,7 +351,8 @@ static bool was_there(const struct sim_object *o, size_t cell, const struct know
  */
 static void check_refusal(struct sim_object *o, int err, uint64_t began)
 {
-	if (err == -EIO && (o->told_ns <= last_loss() || sim_seal_was_changed())) {
+	if (err == -EIO &&
+	    (o->told_ns <= last_loss() || sim_seal_was_changed() || sim_host_spoiled(o->base))) {
 		o->told_ns = sim_now();
 		return;
 	}

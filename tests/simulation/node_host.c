@@ -670,6 +670,18 @@ bool sim_host_may_be_lost(const void *addr)
 	return s == SODA_CHUNK_LOST || s == SODA_CHUNK_FETCHING;
 }
 
+bool sim_host_spoiled(const void *addr)
+{
+	struct soda_region *r;
+	bool spoiled;
+
+	sim_hold(true);
+	r = soda_region_of(soda_chunk_of(addr));
+	spoiled = r && r->sealed_file && r->sealing && soda_sealing_is_spoiled(r);
+	sim_hold(false);
+	return spoiled;
+}
+
 int sim_host_refused(const void *addr)
 {
 	struct soda_region *r = soda_region_of(soda_chunk_of(addr));

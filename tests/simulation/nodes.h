@@ -71,6 +71,9 @@ uint64_t sim_host_missing(void);
  * chunk while it fails one of its pages.
  */
 bool sim_host_may_be_lost(const void *addr);
+/* It is a sealed file of which an agent that has ended had acknowledged more than the server got.
+ */
+bool sim_host_spoiled(const void *addr);
 /* Why the server that was met last does not open the object again (negative errno); 0: it has. */
 int sim_host_refused(const void *addr);
 /*

@@ -101,13 +101,10 @@ static void offer_sealing(uint64_t seed)
 	plan.buffer_chunks += 4; /* places for what has been sealed */
 }
 
-/*
- * In a part of the seeds with files some of them are sealed; with dice of their own, too.  Not
- * through an agent: what it has acknowledged goes with it.
- */
+/* In a part of the seeds with files some of them are sealed; with dice of their own, too. */
 static void offer_sealed_files(uint64_t seed)
 {
-	if (plan.agent || !plan.server.files || dice_of(seed, 0x5346696c65) % 100 >= 60)
+	if (!plan.server.files || dice_of(seed, 0x5346696c65) % 100 >= (plan.agent ? 30 : 60))
 		return;
 	plan.sealed_files = true;
 	if (!plan.sealed)

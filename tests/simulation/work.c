@@ -328,7 +328,7 @@ static bool release(struct sim_object *o)
 	files[o->file].busy -= is_file;
 	if (ret && !writes)
 		sim_fail("WRONG CODE: soda_free: %s", soda_strerror(ret));
-	if (ret && !(ret == -EIO && sim_model_lost()))
+	if (ret && !(ret == -EIO && (sim_model_lost() || sim_host_spoiled(o->base))))
 		sim_model_excuse("soda_free", ret, began);
 	if (!ret) {
 		check_file(o, !sim_model_lost());
@@ -582,6 +582,14 @@ void *sim_work_main(void *thread)
 	return NULL;
 }
 
+static bool any_spoiled(void)
+{
+	for (int i = 0; i < SIM_OBJECTS; i++)
+		if (sim_objects[i].base && sim_host_spoiled(sim_objects[i].base))
+			return true;
+	return false;
+}
+
 /* Of the server that has the most in use. */
 static uint64_t used_most(void)
 {
@@ -596,9 +604,10 @@ static uint64_t used_most(void)
 /* The end of the application; what it had on the server is freed, now or after its patience. */
 static void leave(void)
 {
+	bool spoiled = any_spoiled();
 	int ret = soda_shutdown();
 
-	if (ret && !(ret == -EIO && (sim_model_lost() || sim_seal_was_changed())))
+	if (ret && !(ret == -EIO && (sim_model_lost() || sim_seal_was_changed() || spoiled)))
 		sim_fail("WRONG CODE: soda_shutdown: %d", ret);
 	for (int i = 0; !ret && i < SIM_OBJECTS; i++)
 		if (sim_objects[i].base)
@@ -688,7 +697,7 @@ void sim_work_end(void)
 		ret = soda_sync(NULL, 0);
 		sim_note("soda_sync of all: %d %s", ret, ret ? soda_last_error() : "");
 	}
-	if (ret)
+	if (ret && !(ret == -EIO && any_spoiled()))
 		sim_fail("BROKEN PROMISE: all is mended, and soda_sync says %s: %s",
 			 soda_strerror(ret), soda_last_error());
 	for (int i = 0; i < SIM_OBJECTS; i++) {
