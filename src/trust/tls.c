@@ -145,6 +145,7 @@ struct soda_tls {
 	bool data;
 	bool in_kernel;				   /* and the kernel has it */
 	uint8_t secrets[2][SODA_TLS_SECRET_BYTES]; /* of data: the client's, the server's */
+	bool told[2];				   /* which of them OpenSSL has told */
 	const struct soda_guard *guard;
 	bool certificates;
 	uint8_t psk[SODA_KEY_BYTES];
@@ -369,7 +370,8 @@ static void take_secret(const SSL *ssl, const char *line)
 	for (int i = 0; tls->data && i < 2; i++) {
 		secret = strncmp(line, labels[i], strlen(labels[i])) ? NULL : strrchr(line, ' ');
 		if (secret)
-			soda_hex_parse(secret + 1, tls->secrets[i], SODA_TLS_SECRET_BYTES);
+			tls->told[i] =
+				!soda_hex_parse(secret + 1, tls->secrets[i], SODA_TLS_SECRET_BYTES);
 	}
 }
 
@@ -398,6 +400,10 @@ static int give_to_kernel(struct soda_tls *tls, char why[SODA_TLS_WHY])
 	if (!suite || THE(SSL_CIPHER_get_protocol_id)(suite) != DATA_SUITE) {
 		snprintf(why, SODA_TLS_WHY, "TLS for data is by " DATA_SUITES " alone");
 		return -EPROTO;
+	}
+	if (!tls->told[0] || !tls->told[1]) { /* never by keys that anybody could guess */
+		snprintf(why, SODA_TLS_WHY, "OpenSSL does not tell the keys of TLS for data");
+		return -EACCES;
 	}
 	ret = soda_tls_kernel_take(tls->fd, tls->secrets[tls->server], tls->secrets[!tls->server]);
 	if (ret)
