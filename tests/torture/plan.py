@@ -270,7 +270,8 @@ def seal(p):
     p['sealed'] = 'agent' if able and dice.random() < 0.5 else 'program'
     p.update(files=False, freeze=0)
     if p['sealed'] == 'agent':
-        p['agent'].append('--seal')
+        # longer than any outage, and shorter than what is left may be: a program may end without a goodbye
+        p['agent'] += ['--seal', '--seal-keep', '15s']
     else:
         p['env']['SODA_SEAL'] = '1'
     if dice.random() < 0.5:

@@ -36,6 +36,7 @@ struct soda_dpu_options {
 	bool seal;
 	char *seal_state;     /* directory; NULL: none */
 	uint64_t seal_memory; /* of versions and tags, at most */
+	uint32_t seal_keep_ms;
 };
 
 extern const struct soda_conf soda_dpu_conf;

@@ -119,6 +119,15 @@ static const struct soda_option options[] = {
 	  .min = 1u << 20,
 	  .help = "Memory that the versions and tags of --seal may come to have, 24 bytes for 4 "
 		  "KiB: objects for which they could be more are refused." },
+	{ .name = "seal-keep",
+	  .env = ENV "SEAL_KEEP",
+	  .type = SODA_OPT_TIME_MS,
+	  AT(seal_keep_ms),
+	  .arg = "TIME",
+	  .def = "1h",
+	  .help = "How long keys, versions and tags are kept of a client that has lost its "
+		  "connections, or that used the agent before this one, and has not come back. Not "
+		  "less than the server's --grace: what a client has there is lost with them." },
 	{ .name = "dynamic",
 	  .env = ENV "DYNAMIC",
 	  .type = SODA_OPT_BOOL,

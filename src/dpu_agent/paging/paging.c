@@ -933,6 +933,13 @@ static void tick(struct soda_session *s, void *state)
 		post_left(s);
 }
 
+static void go_round(void *arg)
+{
+	struct soda_paging *paging = arg;
+
+	soda_sealer_expire(&paging->sealer, soda_now_ms());
+}
+
 static void broken(struct soda_session *s, void *state)
 {
 	soda_upstream_disconnect(s);
@@ -1054,6 +1061,7 @@ static const struct soda_agent_service service = {
 	.connected = connected,
 	.call = call,
 	.leave = leave,
+	.round = go_round,
 	.tick = tick,
 	.broken = broken,
 	.idle = idle,

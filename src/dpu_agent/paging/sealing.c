@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dpu_agent/paging/sealing.h"
 
+#include <dirent.h>
 #include <errno.h>
-#include <poll.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +46,7 @@ struct soda_sealing {
 	struct soda_sealing *next_live; /* guarded by the sealer's lock */
 	struct soda_sealer *sealer;
 	struct soda_sealing *next; /* while it is parked */
+	uint64_t parked_ms;	   /* since when it is */
 	uint64_t client;
 	uint16_t region;
 	int fd;
@@ -93,7 +96,11 @@ int soda_sealer_start(struct soda_sealer *sealer, const struct soda_dpu_options 
 	const char *cipher = "";
 	int ret;
 
-	*sealer = (struct soda_sealer){ .on = opt->seal, .dir = -1, .limit = opt->seal_memory };
+	*sealer = (struct soda_sealer){ .on = opt->seal,
+					.dir = -1,
+					.limit = opt->seal_memory,
+					.keep_ms = opt->seal_keep_ms,
+					.started_ms = soda_now_ms() };
 	pthread_mutex_init(&sealer->lock, NULL);
 	sealer->parked_end = &sealer->parked;
 	if (!opt->seal)
@@ -224,7 +231,10 @@ static int fill_head(struct soda_sealing *s, uint64_t bytes, bool orphaned)
 	return ret;
 }
 
-/* Live: a session has it. Not those that are parked. */
+/*
+ * Live: a session has it, or is about to, so that its file stays.  Not those that are parked: each
+ * is one or the other from its making on.
+ */
 
 static void add_live_locked(struct soda_sealer *sealer, struct soda_sealing *s)
 {
@@ -240,6 +250,22 @@ static void remove_live_locked(struct soda_sealer *sealer, const struct soda_sea
 		at = &(*at)->next_live;
 	if (*at)
 		*at = s->next_live;
+}
+
+/* A new one, whose key has a serial number of its own. */
+static void add_new(struct soda_sealer *sealer, struct soda_sealing *s)
+{
+	pthread_mutex_lock(&sealer->lock);
+	s->key.serial = ++sealer->serials;
+	add_live_locked(sealer, s);
+	pthread_mutex_unlock(&sealer->lock);
+}
+
+static void remove_live(struct soda_sealer *sealer, const struct soda_sealing *s)
+{
+	pthread_mutex_lock(&sealer->lock);
+	remove_live_locked(sealer, s);
+	pthread_mutex_unlock(&sealer->lock);
 }
 
 /* known: the file that an agent before this one has made; -ENOENT: there is none. */
@@ -260,37 +286,44 @@ static int make(struct soda_sealer *sealer, uint64_t client, uint16_t region, ui
 	s->map_bytes = file_bytes(s->blocks);
 	s->filled = calloc(1, s->map_bytes / PAGE / 8 + 1);
 	name_of(client, region, name);
+	add_new(sealer, s);
 	ret = s->fd = s->filled ? make_file(sealer, name, known) : -ENOMEM;
 	if (ret >= 0)
 		ret = map_file(s, known, bytes);
 	if (ret == 0 && !known)
 		ret = fill_head(s, bytes, orphaned);
 	if (ret < 0) {
+		remove_live(sealer, s);
 		atomic_fetch_sub(&sealer->metadata, s->metadata);
 		free_sealing(s);
 		return ret;
 	}
 	memcpy(s->key.key, s->head->key, sizeof(s->key.key));
 	s->key.cipher = (enum soda_seal_cipher)s->head->cipher;
-	pthread_mutex_lock(&sealer->lock);
-	s->key.serial = ++sealer->serials;
-	add_live_locked(sealer, s);
-	pthread_mutex_unlock(&sealer->lock);
 	*s_p = s;
 	return 0;
 }
 
-/* The end of key and table. The sealer's lock is not held. */
-static void destroy(struct soda_sealing *s, bool remove)
+/*
+ * No agent finds the key any more. With the lock by which s stopped to be live or parked, so that a
+ * client that comes back at this moment has all of it or nothing.
+ */
+static void erase_locked(struct soda_sealing *s)
 {
-	struct soda_sealer *sealer = s->sealer;
+	const struct soda_sealer *sealer = s->sealer;
 	char name[NAME];
 
 	name_of(s->client, s->region, name);
-	if (remove && sealer->dir >= 0) {
-		soda_wipe(s->head->key, sizeof(s->head->key));
+	soda_wipe(s->head->key, sizeof(s->head->key));
+	if (sealer->dir >= 0)
 		unlinkat(sealer->dir, name, 0);
-	}
+}
+
+/* s is neither live nor parked. The sealer's lock is not held. */
+static void destroy(struct soda_sealing *s)
+{
+	struct soda_sealer *sealer = s->sealer;
+
 	pthread_mutex_lock(&sealer->lock);
 	sealer->reserved -= s->map_bytes;
 	pthread_mutex_unlock(&sealer->lock);
@@ -309,7 +342,8 @@ static struct soda_sealing *unpark_locked(struct soda_sealer *sealer, struct sod
 	return s;
 }
 
-static struct soda_sealing *find_parked(struct soda_sealer *sealer, uint64_t client,
+/* What is parked of that region is live from now on. NULL: nothing is. */
+static struct soda_sealing *take_parked(struct soda_sealer *sealer, uint64_t client,
 					uint16_t region)
 {
 	struct soda_sealing **at = &sealer->parked, *s = NULL;
@@ -317,22 +351,40 @@ static struct soda_sealing *find_parked(struct soda_sealer *sealer, uint64_t cli
 	pthread_mutex_lock(&sealer->lock);
 	while (*at && ((*at)->client != client || (*at)->region != region))
 		at = &(*at)->next;
-	if (*at)
+	if (*at) {
 		s = unpark_locked(sealer, at);
+		add_live_locked(sealer, s);
+	}
 	pthread_mutex_unlock(&sealer->lock);
 	return s;
 }
 
-static bool is_live(struct soda_sealer *sealer, uint64_t client, uint16_t region)
+static bool is_live_locked(const struct soda_sealer *sealer, uint64_t client, uint16_t region)
 {
-	const struct soda_sealing *at;
+	const struct soda_sealing *at = sealer->live;
 
-	pthread_mutex_lock(&sealer->lock);
-	at = sealer->live;
 	while (at && (at->client != client || at->region != region))
 		at = at->next_live;
-	pthread_mutex_unlock(&sealer->lock);
 	return at;
+}
+
+static bool is_parked_locked(const struct soda_sealer *sealer, uint64_t client, uint16_t region)
+{
+	const struct soda_sealing *at = sealer->parked;
+
+	while (at && (at->client != client || at->region != region))
+		at = at->next;
+	return at;
+}
+
+static bool is_live(struct soda_sealer *sealer, uint64_t client, uint16_t region)
+{
+	bool live;
+
+	pthread_mutex_lock(&sealer->lock);
+	live = is_live_locked(sealer, client, region);
+	pthread_mutex_unlock(&sealer->lock);
+	return live;
 }
 
 /*
@@ -342,14 +394,26 @@ static bool is_live(struct soda_sealer *sealer, uint64_t client, uint16_t region
 static struct soda_sealing *await_parked(struct soda_sealer *sealer, uint64_t client,
 					 uint16_t region)
 {
-	struct soda_sealing *parked = find_parked(sealer, client, region);
+	struct soda_sealing *parked = take_parked(sealer, client, region);
 
 	for (int ms = 0; !parked && ms < AWAIT_MS && is_live(sealer, client, region); ms++) {
 		poll(NULL, 0, 1);
-		parked = find_parked(sealer, client, region);
+		parked = take_parked(sealer, client, region);
 	}
 	/* between the two looks it may have been parked */
-	return parked ? parked : find_parked(sealer, client, region);
+	return parked ? parked : take_parked(sealer, client, region);
+}
+
+/* What is parked longest: the caller destroys it. NULL: nothing is. */
+static struct soda_sealing *forget_parked_locked(struct soda_sealer *sealer)
+{
+	struct soda_sealing *oldest = NULL;
+
+	if (sealer->parked) {
+		oldest = unpark_locked(sealer, &sealer->parked);
+		erase_locked(oldest);
+	}
+	return oldest;
 }
 
 /* Room for a table, for which what is parked longest may go. */
@@ -364,11 +428,11 @@ static int reserve(struct soda_sealer *sealer, uint64_t bytes, struct soda_why *
 		fits = bytes <= sealer->limit && sealer->reserved <= sealer->limit - bytes;
 		if (fits)
 			sealer->reserved += bytes;
-		else if (sealer->parked)
-			oldest = unpark_locked(sealer, &sealer->parked);
+		else
+			oldest = forget_parked_locked(sealer);
 		pthread_mutex_unlock(&sealer->lock);
 		if (oldest)
-			destroy(oldest, true);
+			destroy(oldest);
 	} while (!fits && oldest);
 	if (!fits)
 		snprintf(why->text, sizeof(why->text),
@@ -390,23 +454,31 @@ static int begin(struct soda_sealer *sealer, uint64_t client, uint16_t region, u
 	return ret;
 }
 
+static void forget_live(struct soda_sealing *s)
+{
+	struct soda_sealer *sealer = s->sealer;
+
+	pthread_mutex_lock(&sealer->lock);
+	remove_live_locked(sealer, s);
+	erase_locked(s);
+	pthread_mutex_unlock(&sealer->lock);
+	destroy(s);
+}
+
 int soda_sealing_begin(struct soda_sealer *sealer, uint64_t client, uint16_t region, uint64_t bytes,
 		       bool known, struct soda_sealing **s_p, struct soda_why *why)
 {
 	uint64_t table = file_bytes((bytes + SODA_SEAL_BLOCK - 1) / SODA_SEAL_BLOCK);
 	struct soda_sealing *parked =
-		known ? await_parked(sealer, client, region) : find_parked(sealer, client, region);
+		known ? await_parked(sealer, client, region) : take_parked(sealer, client, region);
 	int ret;
 
 	if (parked && known && parked->head->bytes == bytes) {
-		pthread_mutex_lock(&sealer->lock);
-		add_live_locked(sealer, parked);
-		pthread_mutex_unlock(&sealer->lock);
 		*s_p = parked;
 		return 0;
 	}
 	if (parked)
-		destroy(parked, true);
+		forget_live(parked);
 	ret = reserve(sealer, table, why);
 	if (ret < 0)
 		return ret;
@@ -424,16 +496,14 @@ int soda_sealing_begin(struct soda_sealer *sealer, uint64_t client, uint16_t reg
 
 bool soda_sealing_exists(struct soda_sealer *sealer, uint64_t client, uint16_t region)
 {
-	const struct soda_sealing *at;
 	char name[NAME];
+	bool parked;
 
 	pthread_mutex_lock(&sealer->lock);
-	at = sealer->parked;
-	while (at && (at->client != client || at->region != region))
-		at = at->next;
+	parked = is_parked_locked(sealer, client, region);
 	pthread_mutex_unlock(&sealer->lock);
 	name_of(client, region, name);
-	return at || (sealer->dir >= 0 && faccessat(sealer->dir, name, F_OK, 0) == 0);
+	return parked || (sealer->dir >= 0 && faccessat(sealer->dir, name, F_OK, 0) == 0);
 }
 
 void soda_sealing_end(struct soda_sealing *s, bool park)
@@ -444,12 +514,10 @@ void soda_sealing_end(struct soda_sealing *s, bool park)
 		return;
 	sealer = s->sealer;
 	if (!park) {
-		pthread_mutex_lock(&sealer->lock);
-		remove_live_locked(sealer, s);
-		pthread_mutex_unlock(&sealer->lock);
-		destroy(s, true);
+		forget_live(s);
 		return;
 	}
+	s->parked_ms = soda_now_ms();
 	pthread_mutex_lock(&sealer->lock);
 	remove_live_locked(sealer, s);
 	*sealer->parked_end = s;
@@ -457,11 +525,69 @@ void soda_sealing_end(struct soda_sealing *s, bool park)
 	pthread_mutex_unlock(&sealer->lock);
 }
 
+/* Clients that do not come back */
+
+/* A file of an agent before this one. What has another name is not ours to remove. */
+static void sweep_file(struct soda_sealer *sealer, const char *file)
+{
+	uint64_t client;
+	uint16_t region;
+	char name[NAME];
+
+	if (sscanf(file, "%16" SCNx64 "-%5" SCNu16, &client, &region) != 2)
+		return;
+	name_of(client, region, name);
+	pthread_mutex_lock(&sealer->lock);
+	if (!strcmp(file, name) && !is_live_locked(sealer, client, region) &&
+	    !is_parked_locked(sealer, client, region))
+		unlinkat(sealer->dir, name, 0);
+	pthread_mutex_unlock(&sealer->lock);
+}
+
+static void sweep(struct soda_sealer *sealer)
+{
+	int fd = openat(sealer->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+
+	while (dir && (e = readdir(dir)))
+		sweep_file(sealer, e->d_name);
+	if (dir)
+		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
+}
+
+static struct soda_sealing *expired(struct soda_sealer *sealer, uint64_t now_ms)
+{
+	struct soda_sealing *s = NULL;
+
+	pthread_mutex_lock(&sealer->lock);
+	if (sealer->parked && now_ms > sealer->parked->parked_ms + sealer->keep_ms)
+		s = forget_parked_locked(sealer);
+	pthread_mutex_unlock(&sealer->lock);
+	return s;
+}
+
+void soda_sealer_expire(struct soda_sealer *sealer, uint64_t now_ms)
+{
+	struct soda_sealing *s;
+
+	if (!sealer->on)
+		return;
+	while ((s = expired(sealer, now_ms)))
+		destroy(s);
+	if (sealer->dir >= 0 && !sealer->swept && now_ms > sealer->started_ms + sealer->keep_ms) {
+		sweep(sealer);
+		sealer->swept = true;
+	}
+}
+
 /* Files stay: of clients that live on, and come back to the next agent. */
 void soda_sealer_stop(struct soda_sealer *sealer)
 {
 	while (sealer->parked)
-		destroy(unpark_locked(sealer, &sealer->parked), false);
+		destroy(unpark_locked(sealer, &sealer->parked));
 	if (sealer->on && sealer->dir >= 0)
 		close(sealer->dir);
 	pthread_mutex_destroy(&sealer->lock);

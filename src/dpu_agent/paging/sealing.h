@@ -19,6 +19,9 @@
  * A READ that passes a WRITE of the same block on another connection may bring either content.
  * That is no attack: it ends with -EAGAIN, and is made again.
  *
+ * A client that has lost its connections, and is not heard of for --seal-keep, has its keys and
+ * tables no more; nor have clients of an agent before this one, counted from this one's start.
+ *
  * Locks: a region's own, below the channel's; the sealer's, below none.
  */
 #ifndef SODA_DPU_AGENT_SEALING_H
@@ -38,15 +41,17 @@ struct soda_transfer;
 struct soda_sealing;
 
 struct soda_sealer {
-	bool on;			    /* set before start, then constant, and so below */
-	int dir;			    /* of --seal-state; -1: none */
-	uint64_t limit;			    /* of bytes that tables may come to have */
+	bool on;	/* set before start, then constant, and so below */
+	int dir;	/* of --seal-state; -1: none */
+	uint64_t limit; /* of bytes that tables may come to have */
+	uint64_t keep_ms, started_ms;
 	_Atomic uint64_t metadata, damaged; /* bytes of tables; blocks that were refused */
 	_Atomic uint64_t sealed, opened;    /* bytes */
 	pthread_mutex_t lock;
+	bool swept; /* of what agents before this one have left; the keeper's alone */
 	uint64_t serials, reserved; /* guarded by lock, and so below */
+	struct soda_sealing *live;  /* that sessions have, or are about to */
 	/* of clients that were connected, and may come back; the oldest first */
-	struct soda_sealing *live; /* that sessions have; guarded by lock */
 	struct soda_sealing *parked, **parked_end;
 };
 
@@ -64,6 +69,11 @@ int soda_sealing_begin(struct soda_sealer *sealer, uint64_t client, uint16_t reg
 		       bool known, struct soda_sealing **sealing_p, struct soda_why *why);
 /* Whether that region was sealed by this agent or one before it. */
 bool soda_sealing_exists(struct soda_sealer *sealer, uint64_t client, uint16_t region);
+/*
+ * Forget whose client has not come back for --seal-keep: what was parked so long ago and, once, the
+ * files of agents before this one that no client has asked for.  Does not wait.
+ */
+void soda_sealer_expire(struct soda_sealer *sealer, uint64_t now_ms);
 /* Nothing uses it any more. park: the server has the region, and its client may come back. */
 void soda_sealing_end(struct soda_sealing *s, bool park);
 

@@ -170,6 +170,13 @@ static void look_at_all_locked(struct soda_sessions *all)
 	}
 }
 
+static void go_round_locked(struct soda_sessions *all)
+{
+	pthread_mutex_unlock(&all->lock);
+	soda_services_round(&all->services);
+	pthread_mutex_lock(&all->lock);
+}
+
 static void sleep_locked(struct soda_sessions *all)
 {
 	struct timespec until = soda_wait_until(SODA_DPU_TICK_MS);
@@ -185,6 +192,7 @@ static void *keeper_main(void *arg)
 	pthread_mutex_lock(&all->lock);
 	while (!all->stopping || all->list) {
 		look_at_all_locked(all);
+		go_round_locked(all);
 		if (!all->stopping || all->list)
 			sleep_locked(all);
 	}

@@ -183,6 +183,13 @@ void soda_services_leave(struct soda_session *s)
 	}
 }
 
+void soda_services_round(struct soda_services *all)
+{
+	for (unsigned i = 0; i < all->n; i++)
+		if (all->at[i].ops->round)
+			all->at[i].ops->round(all->at[i].arg);
+}
+
 void soda_services_tick(struct soda_session *s)
 {
 	for (unsigned i = 0; i < s->all->services.n; i++) {

@@ -62,6 +62,8 @@ struct soda_agent_service {
 		      struct soda_inflow *in, struct soda_reply *reply);
 	/* In the thread of that control connection, which may wait. */
 	void (*leave)(struct soda_session *s, void *state);
+	/* In the keeper's thread, at each of its ticks, clients or none: may not wait. */
+	void (*round)(void *arg);
 	/* In the keeper's thread: may not wait. */
 	void (*tick)(struct soda_session *s, void *state);
 	/* session->life is held. May not wait for the network. May be called twice in a row. */
@@ -140,6 +142,7 @@ int soda_services_connected(struct soda_session *s, const struct soda_wire_hello
 			    const struct soda_peer_info *info, struct soda_wire_welcome *welcome,
 			    struct soda_why *why);
 void soda_services_leave(struct soda_session *s);
+void soda_services_round(struct soda_services *all);
 void soda_services_tick(struct soda_session *s);
 void soda_services_broken(struct soda_session *s);
 bool soda_services_idle(struct soda_session *s, bool stopping);

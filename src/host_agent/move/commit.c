@@ -335,6 +335,7 @@ static int commit(struct soda_region *r, uint64_t until, struct soda_why *why)
 				why);
 		if (soda_call_lost(ret))
 			soda_server_wait(&r->link->server, until, NULL);
+		why->text[0] = 0; /* what this try was told is no reason for the next one's end */
 		ret = r->chunks ? soda_sync_chunks(r->first, r->chunks) : 0;
 		if (ret)
 			return ret;

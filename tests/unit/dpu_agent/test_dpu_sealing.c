@@ -12,8 +12,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dpu_agent/base/options.h"
@@ -286,12 +288,71 @@ static void test_comes_back_early(void **state)
 	soda_sealer_stop(&sealer);
 }
 
+/* Keys of a client that never comes back go with their time, and no others. */
+static void test_stays_away(void **state)
+{
+	struct soda_sealing *one = NULL, *two = NULL;
+	struct soda_why why = { "" };
+	uint64_t now;
+
+	opt.seal_keep_ms = 60000;
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 1, BYTES, false, &one, &why), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 2, BYTES, false, &two, &why), 0);
+	soda_sealing_end(one, true);
+	now = soda_now_ms();
+	soda_sealer_expire(&sealer, now + 50000);
+	assert_true(soda_sealing_exists(&sealer, 1, 1));
+	soda_sealer_expire(&sealer, now + 70000);
+	assert_false(soda_sealing_exists(&sealer, 1, 1));
+	soda_sealing_end(two, false);
+	assert_int_equal(atomic_load(&sealer.metadata), 0);
+	soda_sealer_stop(&sealer);
+}
+
+/* Nor does the next agent keep what nobody asks it for. */
+static void test_stays_away_from_next(void **state)
+{
+	struct soda_sealing *s[3], *back = NULL;
+	char path[sizeof(dir) + 8];
+	struct soda_why why = { "" };
+
+	strcpy(dir + sizeof(dir) - 7, "XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/7-note", dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	opt.seal_state = dir;
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	for (uint16_t i = 0; i < 3; i++)
+		assert_int_equal(soda_sealing_begin(&sealer, 9, i, BYTES, false, &s[i], &why), 0);
+	for (int i = 0; i < 3; i++)
+		soda_sealing_end(s[i], true);
+	soda_sealer_stop(&sealer);
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 9, 1, BYTES, true, &back, &why), 0);
+	soda_sealer_expire(&sealer, soda_now_ms() + 50000);
+	for (uint16_t i = 0; i < 3; i++)
+		assert_true(soda_sealing_exists(&sealer, 9, i));
+	soda_sealer_expire(&sealer, soda_now_ms() + 70000);
+	for (uint16_t i = 0; i < 3; i++)
+		assert_int_equal(soda_sealing_exists(&sealer, 9, i), i == 1);
+	soda_sealing_end(back, false);
+	soda_sealer_stop(&sealer);
+	opt.seal_state = NULL;
+	assert_int_equal(rmdir(path), 0); /* what is not its own it has left alone */
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_nonce_twice),	 cmocka_unit_test(test_passed_and_changed),
-		cmocka_unit_test(test_orphan),		 cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_no_nonce_twice),
+		cmocka_unit_test(test_passed_and_changed),
+		cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_comes_back_early),
+		cmocka_unit_test(test_stays_away),
+		cmocka_unit_test(test_stays_away_from_next),
 	};
 
 	return cmocka_run_group_tests_name("dpu_sealing", tests, NULL, NULL);
