@@ -34,9 +34,9 @@ struct soda_dpu_options {
 	bool base, aggregate, async;
 	bool dynamic, adaptive, statics; /* caches */
 	bool seal;
-	char *seal_state;     /* directory; NULL: none */
-	uint64_t seal_memory; /* of versions and tags, at most */
-	uint32_t seal_keep_ms;
+	char *seal_state;      /* directory; NULL: none */
+	uint64_t seal_memory;  /* of versions and tags, at most */
+	uint32_t seal_keep_ms; /* of a client that is away */
 };
 
 extern const struct soda_conf soda_dpu_conf;

@@ -517,9 +517,9 @@ void soda_sealing_end(struct soda_sealing *s, bool park)
 		forget_live(s);
 		return;
 	}
-	s->parked_ms = soda_now_ms();
 	pthread_mutex_lock(&sealer->lock);
 	remove_live_locked(sealer, s);
+	s->parked_ms = soda_now_ms();
 	*sealer->parked_end = s;
 	sealer->parked_end = &s->next;
 	pthread_mutex_unlock(&sealer->lock);

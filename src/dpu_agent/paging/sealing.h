@@ -41,10 +41,11 @@ struct soda_transfer;
 struct soda_sealing;
 
 struct soda_sealer {
-	bool on;	/* set before start, then constant, and so below */
-	int dir;	/* of --seal-state; -1: none */
-	uint64_t limit; /* of bytes that tables may come to have */
-	uint64_t keep_ms, started_ms;
+	bool on;			    /* set before start, then constant, and so below */
+	int dir;			    /* of --seal-state; -1: none */
+	uint64_t limit;			    /* of bytes that tables may come to have */
+	uint64_t keep_ms;		    /* what clients that are away have left */
+	uint64_t started_ms;		    /* soda_now_ms() */
 	_Atomic uint64_t metadata, damaged; /* bytes of tables; blocks that were refused */
 	_Atomic uint64_t sealed, opened;    /* bytes */
 	pthread_mutex_t lock;

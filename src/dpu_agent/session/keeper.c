@@ -191,8 +191,8 @@ static void *keeper_main(void *arg)
 	pthread_setname_np(pthread_self(), "soda-keeper");
 	pthread_mutex_lock(&all->lock);
 	while (!all->stopping || all->list) {
+		go_round_locked(all); /* before it looks: what changes meanwhile is then seen */
 		look_at_all_locked(all);
-		go_round_locked(all);
 		if (!all->stopping || all->list)
 			sleep_locked(all);
 	}

@@ -62,7 +62,7 @@ struct soda_agent_service {
 		      struct soda_inflow *in, struct soda_reply *reply);
 	/* In the thread of that control connection, which may wait. */
 	void (*leave)(struct soda_session *s, void *state);
-	/* In the keeper's thread, at each of its ticks, clients or none: may not wait. */
+	/* In the keeper's thread, each time that it looks, clients or none: may not wait. */
 	void (*round)(void *arg);
 	/* In the keeper's thread: may not wait. */
 	void (*tick)(struct soda_session *s, void *state);
