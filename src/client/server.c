@@ -92,6 +92,11 @@ static struct soda_conn *take_control(struct soda_server *s)
 	return control;
 }
 
+void soda_server_leave(struct soda_server *s)
+{
+	atomic_store(&s->left, true);
+}
+
 void soda_server_stop(struct soda_server *s)
 {
 	atomic_store(&s->stopping, true);
@@ -141,7 +146,7 @@ int soda_server_wait(struct soda_server *s, uint64_t deadline_ns, uint64_t *stil
 	while ((state = soda_server_state(s)) != SODA_SERVER_UP) {
 		uint64_t now = soda_now_ns(), left, still;
 
-		if (now >= deadline_ns || atomic_load(&s->stopping))
+		if (now >= deadline_ns || atomic_load(&s->stopping) || atomic_load(&s->left))
 			return -ETIMEDOUT;
 		left = deadline_ns - now < look_ns ? deadline_ns - now : look_ns;
 		soda_futex_wait(&s->state, state, (int64_t)left);
@@ -343,6 +348,8 @@ int soda_server_tick(struct soda_server *s, uint64_t now_ns, struct soda_why *wh
 		return 0;
 	if (atomic_load(&s->stopping))
 		return -ESHUTDOWN;
+	if (atomic_load(&s->left))
+		s->next_ns = now_ns + SODA_RETRY_MAX_MS * SODA_MS_NS;
 	if (now_ns < s->next_ns)
 		return -EAGAIN;
 	ret = soda_server_attempt(s, SODA_AS_AGAIN, why);

@@ -132,6 +132,7 @@ struct soda_server {
 	_Atomic uint32_t breaks; /* futex: how often all connections were closed */
 	_Atomic bool failed;	 /* a connection was reported since the last attempt began */
 	_Atomic bool stopping;
+	_Atomic bool left; /* BYE has been said: who loses the server now does not come back */
 
 	struct soda_lock lock;
 	struct soda_conn *control; /* guarded by lock; the driver changes it */
@@ -182,6 +183,12 @@ static inline const struct soda_identity *soda_server_identity(const struct soda
 {
 	return server->proves ? &server->identity : NULL;
 }
+/*
+ * The server has, or will have, our BYE: connections that are there may be used until they end, but
+ * attempts are over (it is always too early for one), as they would be made by a client that the
+ * server does not know any more. Any thread.
+ */
+void soda_server_leave(struct soda_server *server);
 /* Nobody waits for it any more, and attempts are over. Any thread. */
 void soda_server_stop(struct soda_server *server);
 /* The driver: GONE; closes the control connection. The owner has closed the others. */

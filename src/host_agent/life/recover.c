@@ -66,15 +66,14 @@ static struct soda_region *whole(struct soda_region *part)
 /* Whether the server has refused the region; of a copy: the last one. */
 static void note_refused(struct soda_region *part, int err)
 {
-	struct soda_region *r = whole(part);
-
 	atomic_store(&part->refused, err);
-	atomic_store(&r->refused, err);
-	set_lost(r);
+	soda_recover_set_refused(whole(part), err);
 }
 
 void soda_recover_set_refused(struct soda_region *r, int err)
 {
+	if (!err)
+		atomic_fetch_add(&r->taken, 1);
 	atomic_store(&r->refused, err);
 	set_lost(r);
 }

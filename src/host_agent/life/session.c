@@ -458,7 +458,9 @@ static int goodbye(struct soda_server *server, const struct iovec *body, int n)
 	if (server->control)
 		ret = soda_conn_call(server->control, SODA_MSG_BYE, body, n, NULL, 0, NULL,
 				     SODA_GOODBYE_MS, &why);
-	if (soda_call_lost(ret))
+	if (server->control && (!ret || ret == -ETIMEDOUT))
+		soda_server_leave(server); /* one that is late takes it when it goes on */
+	else if (soda_call_lost(ret))
 		soda_server_report(server, ret);
 	soda_server_release(server);
 	return ret;

@@ -310,20 +310,22 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 {
 	struct ends ends;
 	int ret, refused;
+	uint32_t taken;
 
 	if (r->sealed_file) { /* it is committed as a whole */
 		first = r->first;
 		n = r->chunks;
 	}
 	SODA_TP_SYNC(first, n);
-	do {
+	do { /* also where chunks had no place, and have one since: that is no failure */
+		taken = atomic_load(&r->taken);
 		ret = await_ends(&ends, r, why);
 		if (!ret)
 			ret = soda_sync_chunks(first, n);
 		if (!ret)
 			ret = settle(r, first, n, why);
-	} while (!ret && ended_since(&ends, r));
-	refused = atomic_load(&r->refused);
+		refused = atomic_load(&r->refused);
+	} while (ret ? !refused && taken != atomic_load(&r->taken) : ended_since(&ends, r));
 	if (ret && refused)
 		ret = explain_refusal(r, refused, why);
 	if (!ret && atomic_exchange(&r->unwritten, false)) {

@@ -105,6 +105,8 @@ struct soda_region {
 	uint32_t decided;    /* and when chunks that only an earlier server had became LOST */
 	bool asked;	     /* the server may have done an OPEN whose answer did not come */
 	bool going;	     /* soda_free has begun: the object is not opened again */
+	/* How often a server that had refused the object has opened it; told before `refused`. */
+	_Atomic uint32_t taken;
 
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */
