@@ -31,7 +31,7 @@ int soda_services_register(struct soda_services *all, const struct soda_agent_se
 			return -EEXIST;
 	*e = (struct soda_service_entry){ .ops = ops, .arg = arg, .at = all->state_bytes };
 	all->state_bytes += (ops->state_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	all->n++;
+	all->n++; /* from now on the keeper's round sees it */
 	return 0;
 }
 

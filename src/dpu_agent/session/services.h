@@ -107,8 +107,8 @@ struct soda_service_entry {
 };
 
 struct soda_services {
-	struct soda_service_entry at[SODA_SERVICES_MAX]; /* set before start, then constant */
-	unsigned n;
+	struct soda_service_entry at[SODA_SERVICES_MAX]; /* set before the listener starts */
+	_Atomic unsigned n;   /* counted after its entry is set: the keeper may run already */
 	uint32_t state_bytes; /* of all services, for one client */
 };
 
