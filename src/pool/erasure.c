@@ -26,13 +26,23 @@ void soda_erasure_start(void)
 	}
 }
 
-void soda_erasure_encode(uint32_t k, uint32_t j, uint32_t piece_bytes, const void *stripe, void *to)
+void soda_erasure_encode_from(uint32_t k, uint32_t j, uint32_t piece_bytes,
+			      const void *const data[], void *to)
 {
-	unsigned char *data[DATA], *parity = to;
+	unsigned char *from[DATA], *parity = to;
 
 	for (uint32_t i = 0; i < k; i++)
-		data[i] = (unsigned char *)stripe + (uint64_t)i * piece_bytes;
-	ec_encode_data((int)piece_bytes, (int)k, 1, rows[k][j], data, &parity);
+		from[i] = (unsigned char *)(uintptr_t)data[i];
+	ec_encode_data((int)piece_bytes, (int)k, 1, rows[k][j], from, &parity);
+}
+
+void soda_erasure_encode(uint32_t k, uint32_t j, uint32_t piece_bytes, const void *stripe, void *to)
+{
+	const void *data[DATA];
+
+	for (uint32_t i = 0; i < k; i++)
+		data[i] = (const char *)stripe + (uint64_t)i * piece_bytes;
+	soda_erasure_encode_from(k, j, piece_bytes, data, to);
 }
 
 bool soda_erasure_decode(uint32_t k, uint32_t have, uint32_t piece_bytes, void *stripe)
@@ -73,6 +83,11 @@ void soda_erasure_start(void)
 }
 
 void soda_erasure_encode(uint32_t k, uint32_t j, uint32_t piece_bytes, const void *stripe, void *to)
+{
+}
+
+void soda_erasure_encode_from(uint32_t k, uint32_t j, uint32_t piece_bytes,
+			      const void *const data[], void *to)
 {
 }
 

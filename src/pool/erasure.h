@@ -26,6 +26,9 @@ void soda_erasure_start(void);
 /* Piece k + j of the stripe, from its data, to `to`. */
 void soda_erasure_encode(uint32_t k, uint32_t j, uint32_t piece_bytes, const void *stripe,
 			 void *to);
+/* The same, of pieces that lie anywhere. */
+void soda_erasure_encode_from(uint32_t k, uint32_t j, uint32_t piece_bytes,
+			      const void *const data[], void *to);
 /*
  * Fill in the pieces of data that are not in the mask `have` (bit: index) of k pieces or more.
  * false: there are fewer.

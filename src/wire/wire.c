@@ -191,6 +191,34 @@ void soda_wire_get_origin(const uint8_t in[SODA_WIRE_ORIGIN_BYTES], struct soda_
 	o->region_id = (uint16_t)soda_wire_get(in + 16, 2);
 }
 
+uint32_t soda_wire_put_code(uint8_t out[SODA_WIRE_CODE_BYTES_MAX], const struct soda_wire_code *c)
+{
+	uint8_t *at = out + SODA_WIRE_CODE_HEAD_BYTES;
+
+	soda_wire_put(out, c->data_n, 1);
+	soda_wire_put(out + 1, c->parity, 1);
+	soda_wire_put(out + 2, c->last, 1);
+	soda_wire_put(out + 3, 0, 1);
+	for (uint32_t i = 0; i < c->data_n; i++, at += SODA_WIRE_ORIGIN_BYTES)
+		soda_wire_put_origin(at, &c->from[i]);
+	return (uint32_t)(at - out);
+}
+
+bool soda_wire_get_code(const uint8_t *in, uint32_t bytes, struct soda_wire_code *c)
+{
+	if (bytes < SODA_WIRE_CODE_HEAD_BYTES)
+		return false;
+	*c = (struct soda_wire_code){ .data_n = in[0], .parity = in[1], .last = in[2] };
+	if (!c->data_n || c->data_n > SODA_WIRE_CODE_DATA_MAX ||
+	    c->parity >= SODA_WIRE_CODE_PARITY_MAX || in[2] > 1 || in[3] ||
+	    bytes != SODA_WIRE_CODE_HEAD_BYTES + c->data_n * SODA_WIRE_ORIGIN_BYTES)
+		return false;
+	in += SODA_WIRE_CODE_HEAD_BYTES;
+	for (uint32_t i = 0; i < c->data_n; i++, in += SODA_WIRE_ORIGIN_BYTES)
+		soda_wire_get_origin(in, &c->from[i]);
+	return true;
+}
+
 void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h)
 {
 	soda_wire_put(out, h->magic, 4);

@@ -99,7 +99,9 @@ enum soda_msg {
 /*
  * WRITE, to an agent in front of a pool: it keeps the data for a while, because the same go to
  * another member next; and a WRITE without data, of those that it has kept: a soda_wire_origin
- * comes in the first of the zeros.  SODA_ST_NOENT: it has them no more, and nothing was done.
+ * comes in the first of the zeros.  With a soda_wire_code behind it the WRITE is of parity, which
+ * the agent computes from what it has kept (SODA_WIRE_AGENT_CODES).  SODA_ST_NOENT: it has them no
+ * more, and nothing was done.
  */
 #define SODA_WIRE_KEEP 0x20u
 #define SODA_WIRE_KEPT 0x40u
@@ -200,6 +202,22 @@ struct soda_wire_origin {
 };
 #define SODA_WIRE_ORIGIN_BYTES 18u
 
+/*
+ * Of which data a WRITE of a piece of parity is, which does not travel: u8 data_n, u8 parity, u8
+ * last, u8 0, and the origin of each of the data_n pieces, in their order, of which the agent has
+ * kept a WRITE of the same range.  parity: which row of the code (pool/erasure.h).  last: it need
+ * not keep them any longer.
+ */
+enum { SODA_WIRE_CODE_DATA_MAX = 8, SODA_WIRE_CODE_PARITY_MAX = 2 };
+struct soda_wire_code {
+	uint8_t data_n, parity;
+	bool last;
+	struct soda_wire_origin from[SODA_WIRE_CODE_DATA_MAX];
+};
+#define SODA_WIRE_CODE_HEAD_BYTES 4u
+#define SODA_WIRE_CODE_BYTES_MAX                                                                   \
+	(SODA_WIRE_CODE_HEAD_BYTES + SODA_WIRE_CODE_DATA_MAX * SODA_WIRE_ORIGIN_BYTES)
+
 enum soda_conn_kind { SODA_CONN_CONTROL = 1, SODA_CONN_DATA = 2 };
 
 struct soda_wire_hello {
@@ -283,9 +301,11 @@ struct soda_wire_welcome {
 #define SODA_WIRE_AGENT_POOL 8u
 /* A fifth one: it has tokens for its clients (SODA_MSG_TOKEN). */
 #define SODA_WIRE_AGENT_TOKENS 16u
+/* A sixth one: it computes parity from the WRITEs that it keeps (SODA_WIRE_KEPT). */
+#define SODA_WIRE_AGENT_CODES 32u
 #define SODA_WIRE_AGENT_FLAGS                                                                      \
 	(SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS | SODA_WIRE_AGENT_STORES |                   \
-	 SODA_WIRE_AGENT_POOL | SODA_WIRE_AGENT_TOKENS)
+	 SODA_WIRE_AGENT_POOL | SODA_WIRE_AGENT_TOKENS | SODA_WIRE_AGENT_CODES)
 #define SODA_WIRE_WELCOME_BYTES 56u
 
 /* Flags of a region: how a file is opened, 0: anonymous memory. */
@@ -451,6 +471,10 @@ void soda_wire_put_write(uint8_t out[SODA_WIRE_WRITE_BYTES], const struct soda_w
 void soda_wire_get_write(const uint8_t in[SODA_WIRE_WRITE_BYTES], struct soda_wire_write *w);
 void soda_wire_put_origin(uint8_t out[SODA_WIRE_ORIGIN_BYTES], const struct soda_wire_origin *o);
 void soda_wire_get_origin(const uint8_t in[SODA_WIRE_ORIGIN_BYTES], struct soda_wire_origin *o);
+/* How many bytes it has become. */
+uint32_t soda_wire_put_code(uint8_t out[SODA_WIRE_CODE_BYTES_MAX], const struct soda_wire_code *c);
+/* Of exactly that many bytes; false: they are no code. */
+bool soda_wire_get_code(const uint8_t *in, uint32_t bytes, struct soda_wire_code *c);
 void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h);
 int soda_wire_get_hello(const void *in, size_t bytes, struct soda_wire_hello *h);
 void soda_wire_put_welcome(uint8_t out[SODA_WIRE_WELCOME_BYTES], const struct soda_wire_welcome *w);

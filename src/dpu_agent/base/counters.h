@@ -35,6 +35,9 @@
 	X(writes_delayed, NONE, "WRITEs not acknowledged at once, because the budget was full")    \
 	X(writes_recalled, NONE, "WRITEs to a member of a pool whose data another one had before") \
 	X(writes_recalled_bytes, BYTES, "data of WRITEs that the program sent for another member") \
+	X(writes_encoded, NONE,                                                                    \
+	  "WRITEs of parity, computed from data that other members had before")                    \
+	X(writes_encoded_bytes, BYTES, "parity that was computed")                                 \
 	X(writes_lost, NONE, "WRITEs acknowledged that could not be written")                      \
 	X(writes_lost_bytes, BYTES, "data acknowledged that could not be written")                 \
 	X(reads_owned, NONE, "READs answered from data that was not on the server yet")            \

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "dpu_agent/session/keeper.h"
 #include "dpu_agent/session/tenants.h"
+#include "pool/erasure.h"
 
 enum { THREADS_MAX = 4 };
 
@@ -48,7 +49,10 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 		  (opt->tenants && opt->identities[0] && opt->identities[0]->proves
 			   ? SODA_WIRE_AGENT_TOKENS
 			   : 0) |
-		  (dpu->sessions.members.n > 1 ? SODA_WIRE_AGENT_POOL : 0);
+		  (dpu->sessions.members.n > 1 ? SODA_WIRE_AGENT_POOL : 0) |
+		  (dpu->sessions.members.n > 1 && soda_erasure_built() ? SODA_WIRE_AGENT_CODES : 0);
+	if (soda_erasure_built())
+		soda_erasure_start();
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
 	ret = soda_tenants_start(&dpu->tenants, opt->tenants, &soda_agent_tenants_ops, NULL);
 	if (ret < 0)

@@ -862,6 +862,12 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 	soda_schedule_run(&soda_paging(s)->schedule, NULL);
 }
 
+/* The data of a WRITE without any, from those that are kept. */
+static bool remember(struct soda_session *s, struct soda_request *rq)
+{
+	return rq->code ? soda_writes_encode(s, rq) : soda_writes_recall(s, rq);
+}
+
 /* The WRITE of data that are kept no more: its client sends them. */
 static void send_back(struct soda_session *s, struct soda_request *rq, struct soda_paging_region *r)
 {
@@ -939,7 +945,7 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 		drop_request(s, rq);
 	else if (err)
 		refuse(s, rq, err == -EPROTO ? -EINVAL : err);
-	else if (rq->kept && !(soda_paging(s)->async && soda_writes_recall(s, rq)))
+	else if (rq->kept && !(soda_paging(s)->async && remember(s, rq)))
 		send_back(s, rq, r);
 	else if (rq->write && soda_paging(s)->async)
 		start_write(s, rq, r);

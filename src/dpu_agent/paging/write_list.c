@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
+#include "pool/erasure.h"
 
 #define UNIT (64u << 10)     /* of the index: a WRITE is in the bucket of its first unit */
 #define RUN_BYTES (1u << 20) /* memory for several WRITEs that continue each other */
@@ -289,44 +290,106 @@ void soda_writes_unkeep(struct soda_session *s)
 	put_all(gone);
 }
 
-/* Of exactly that range; with the reference of the list. */
-static struct soda_write *take_kept(struct soda_session *from, const struct soda_request *rq)
+/* The data of a WRITE that was found among those kept, and what they need. */
+struct recalled {
+	struct soda_session *from; /* looked at; NULL: nothing was found */
+	struct soda_write *write;
+};
+
+static void recalled_put(struct recalled *found)
+{
+	if (!found->from)
+		return;
+	write_put(&found->write->hold);
+	soda_session_put(found->from);
+}
+
+/* Of exactly rq's range in that region; it is kept no longer, if `take`. NULL: there is none. */
+static struct soda_write *look_kept(struct soda_session *from, const struct soda_request *rq,
+				    uint16_t region_id, bool take)
 {
 	struct soda_write_list *l = &soda_pager(from)->writes;
 	struct soda_write *w;
 
 	pthread_mutex_lock(&from->lock);
-	w = l->kept_first ? find_in(l, l->kept, rq->origin.region_id, rq->offset, rq->bytes) : NULL;
-	if (w && w->offset == rq->offset && w->bytes == rq->bytes)
-		unkeep_locked(l, w);
-	else
+	w = l->kept_first ? find_in(l, l->kept, region_id, rq->offset, rq->bytes) : NULL;
+	if (w && (w->offset != rq->offset || w->bytes != rq->bytes))
 		w = NULL;
+	if (w && take)
+		unkeep_locked(l, w);
+	else if (w)
+		write_ref(w);
 	pthread_mutex_unlock(&from->lock);
 	return w;
 }
 
-bool soda_writes_recall(struct soda_session *s, struct soda_request *rq)
+/* The WRITE of rq's range that a session of s's program has kept. False: there is none. */
+static bool recall(struct soda_session *s, const struct soda_request *rq,
+		   const struct soda_wire_origin *origin, bool take, struct recalled *found)
 {
-	struct soda_session *from = soda_session_look(s->all, rq->origin.client_id);
-	struct soda_write *w = NULL;
+	struct soda_session *from = soda_session_look(s->all, origin->client_id);
 
+	*found = (struct recalled){ 0 };
 	if (!from)
 		return false;
-	if (from->tenant == s->tenant && (s->tenant || from->secret == rq->origin.secret))
-		w = take_kept(from, rq);
-	if (w) {
-		rq->data = w->rq->data;
-		rq->hold = w->rq->hold;
-		soda_block_ref(rq->hold, 1);
-		pthread_mutex_lock(&s->lock);
-		reserved_locked(s, rq->bytes);
-		pthread_mutex_unlock(&s->lock);
-		soda_count_add(SODA_COUNT_writes_recalled, 1);
-		soda_count_add(SODA_COUNT_writes_recalled_bytes, rq->bytes);
-		write_put(&w->hold);
+	if (from->tenant == s->tenant && (s->tenant || from->secret == origin->secret))
+		found->write = look_kept(from, rq, origin->region_id, take);
+	if (!found->write) {
+		soda_session_put(from);
+		return false;
 	}
-	soda_session_put(from);
-	return w;
+	found->from = from;
+	return true;
+}
+
+/* rq's data lie in the block, a reference of which is rq's now. */
+static void give_data(struct soda_session *s, struct soda_request *rq, uint8_t *data, void *block)
+{
+	rq->data = data;
+	rq->hold = block;
+	pthread_mutex_lock(&s->lock);
+	reserved_locked(s, rq->bytes);
+	pthread_mutex_unlock(&s->lock);
+}
+
+bool soda_writes_recall(struct soda_session *s, struct soda_request *rq)
+{
+	struct recalled found;
+
+	if (!recall(s, rq, &rq->origin, true, &found))
+		return false;
+	soda_block_ref(found.write->rq->hold, 1);
+	give_data(s, rq, found.write->rq->data, found.write->rq->hold);
+	soda_count_add(SODA_COUNT_writes_recalled, 1);
+	soda_count_add(SODA_COUNT_writes_recalled_bytes, rq->bytes);
+	recalled_put(&found);
+	return true;
+}
+
+bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
+{
+	const struct soda_wire_code *code = rq->code;
+	struct recalled found[SODA_WIRE_CODE_DATA_MAX];
+	const void *data[SODA_WIRE_CODE_DATA_MAX];
+	struct soda_block *block = NULL;
+	uint32_t n = 0;
+
+	while (n < code->data_n && recall(s, rq, &code->from[n], code->last, &found[n])) {
+		data[n] = found[n].write->rq->data;
+		n++;
+	}
+	if (n == code->data_n)
+		block = soda_block_get(rq->bytes);
+	if (block) {
+		soda_erasure_encode_from(code->data_n, code->parity, rq->bytes, data,
+					 block->memory);
+		give_data(s, rq, block->memory, block);
+		soda_count_add(SODA_COUNT_writes_encoded, 1);
+		soda_count_add(SODA_COUNT_writes_encoded_bytes, rq->bytes);
+	}
+	while (n)
+		recalled_put(&found[--n]);
+	return block;
 }
 
 /*

@@ -8,7 +8,8 @@
  *   LISTED -> POSTED -> answered by the server, off the list; acknowledged now, if it was not
  *      |                   \-> KEPT, if the client asked for that: in front of a pool the program
  *      |                        writes the same data to another member next, and need not send them
- *      |                        again (soda_writes_recall)
+ *      |                        again (soda_writes_recall), nor what is parity of it
+ *      |                        (soda_writes_encode)
  *      |         \-> LISTED again: the connection was lost
  *      \-> replaced by a newer WRITE of the same range, off the list
  *
@@ -90,6 +91,11 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
  * is none, or it is not this program's to use.
  */
 bool soda_writes_recall(struct soda_session *s, struct soda_request *rq);
+/*
+ * The same of a WRITE of parity, which is computed from the WRITEs of rq->code: kept for another
+ * piece of parity, unless this is the last one.
+ */
+bool soda_writes_encode(struct soda_session *s, struct soda_request *rq);
 /* Keep nothing any more. */
 void soda_writes_unkeep(struct soda_session *s);
 /* The newest WRITE that overlaps the range, or NULL. The session's lock is held. */

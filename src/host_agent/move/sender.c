@@ -67,6 +67,7 @@ struct relayed {
 	uint32_t done;
 	uint8_t from; /* as in soda_sending */
 	uint16_t from_region;
+	uint32_t kept_by;
 	void *sealed; /* the place of sealing.h with the blocks, or NULL */
 };
 
@@ -570,6 +571,7 @@ static void relay(uint32_t k, struct soda_sending *op)
 		.done = op->done,
 		.from = op->from,
 		.from_region = op->from_region,
+		.kept_by = op->kept_by,
 		.sealed = sealed,
 	};
 	to->tail++;
@@ -608,7 +610,9 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 /* A server has the chunk, or its copy there has become stale. */
 static void advance(struct soda_sender *s, struct soda_sending *op)
 {
-	if (op->kept && !op->failed) {
+	if (op->kept && !op->failed && soda_region_of(op->id)->pieces) {
+		op->kept_by |= 1u << op->copy_k;
+	} else if (op->kept && !op->failed) {
 		op->from = (uint8_t)(s->server + 1);
 		op->from_region = op->there->id;
 	}
@@ -679,6 +683,7 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 	SODA_TP_WRITEBACK_DONE(op->id, op->bytes, op->failed);
 	if (!op->failed && op->again) {
 		op->from = 0;
+		op->kept_by = 0;
 		forward(s, op);
 	} else if (!op->failed) {
 		soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
@@ -764,11 +769,20 @@ static char *base_of(const struct soda_sending *op)
 	return op->copy ? op->copy : soda_chunk_address(op->id);
 }
 
-/* Whether a copy gets the same blocks after this one. */
-static bool goes_on(const struct soda_region *r, const struct soda_sending *op)
+/* Whether all of the chunk, which is a whole one, is sent: parity is of what is sent alone. */
+static bool is_whole(const struct soda_region *r, const struct soda_sending *op)
 {
-	return soda_copies(r) && !r->pieces &&
-	       soda_copies_next(r, op->done | 1u << op->copy_k) >= 0;
+	return op->mask == soda_blocks_all() &&
+	       soda_region_chunk_bytes(r, op->id) == soda_chunk_bytes();
+}
+
+/* Whether a copy gets the same blocks after this one, or what is computed from them. */
+static bool goes_on(const struct soda_sender *s, const struct soda_region *r,
+		    const struct soda_sending *op)
+{
+	if (r->pieces && !(soda_conn_codes(s->conn) && is_whole(r, op)))
+		return false;
+	return soda_copies(r) && soda_copies_next(r, op->done | 1u << op->copy_k) >= 0;
 }
 
 /* The WRITE of a run; where an agent has its data, or is to keep them, it says so. */
@@ -806,7 +820,7 @@ static int post_blocks(struct soda_sender *s, struct soda_sending *op,
 	int n = 0;
 
 	op->from = keeps ? op->from : 0;
-	op->kept = keeps && !op->from && goes_on(r, op);
+	op->kept = keeps && !op->from && goes_on(s, r, op);
 	while (mask) {
 		struct run run = next_run(r, op->id, &mask);
 		int ret;
@@ -822,9 +836,46 @@ static int post_blocks(struct soda_sender *s, struct soda_sending *op,
 	return n;
 }
 
+/* Which sessions' kept WRITEs are the chunk's pieces of data. False: not all are kept. */
+static bool find_pieces(const struct soda_region *r, const struct soda_sending *op,
+			struct soda_wire_code *code)
+{
+	uint32_t found = 0;
+
+	for (uint32_t left = op->kept_by; left; left &= left - 1) {
+		uint32_t k = (uint32_t)__builtin_ctz(left), piece = soda_copy_piece(r, k);
+		const struct soda_region *there = atomic_load(&r->copy[k]);
+		const struct soda_link *link;
+
+		if (piece >= r->pieces || !there)
+			continue;
+		link = soda_copy_link(r, k);
+		code->from[piece] = (struct soda_wire_origin){
+			.client_id = atomic_load(&link->client_id),
+			.secret = atomic_load(&link->secret),
+			.region_id = there->id,
+		};
+		found |= 1u << piece;
+	}
+	return found == (1u << r->pieces) - 1;
+}
+
+/* Fill op->code of a piece of parity, if the agent can compute it. How many bytes; 0: it cannot. */
+static uint32_t encode(const struct soda_sender *s, const struct soda_region *r,
+		       struct soda_sending *op)
+{
+	struct soda_wire_code code = { .data_n = r->pieces };
+
+	if (!op->kept_by || !soda_conn_codes(s->conn) || !find_pieces(r, op, &code))
+		return 0;
+	code.parity = (uint8_t)(soda_copy_piece(r, op->copy_k) - r->pieces);
+	code.last = soda_copies_next(r, op->done | 1u << op->copy_k) < 0;
+	return soda_wire_put_code(op->code, &code);
+}
+
 /*
- * With erasure codes: of parity the whole piece, computed from what the pages hold now; of data
- * the dirty blocks in the piece.  As post_runs().
+ * With erasure codes: of parity the whole piece, computed from what the pages hold now, or by the
+ * agent from what they held; of data the dirty blocks in the piece.  As post_runs().
  */
 static int post_piece(struct soda_sender *s, struct soda_sending *op, const struct soda_region *r,
 		      const struct soda_region *there)
@@ -833,6 +884,11 @@ static int post_piece(struct soda_sender *s, struct soda_sending *op, const stru
 	uint64_t offset = soda_stripe_offset_of(r, op->id);
 	int ret;
 
+	if (op->coded) {
+		ret = soda_conn_post_coded(s->conn, &there->mr, offset, bytes, op->code,
+					   op->code_bytes, (uint64_t)(op - s->ops));
+		return ret ? ret : 1;
+	}
 	if (!op->stripe)
 		return post_blocks(s, op, there, soda_stripe_blocks(r, piece, op->mask), offset,
 				   piece * bytes);
@@ -935,7 +991,9 @@ static int post_op(struct soda_sender *s, struct soda_sending *op)
 		return 0;
 	}
 	if (r->pieces && k >= 0 && soda_copy_piece(r, (uint32_t)k) >= r->pieces) {
-		n = take_stripe(s, op, r);
+		op->code_bytes = (uint8_t)encode(s, r, op);
+		op->coded = op->code_bytes;
+		n = op->coded ? 0 : take_stripe(s, op, r);
 		if (n)
 			return n < 0 ? 0 : n;
 	}
@@ -1021,6 +1079,20 @@ static int seal(struct soda_sender *s, struct outgoing *out)
 	return n == -EFAULT ? 0 : (int)n;
 }
 
+/*
+ * Through an agent that computes parity the pieces of data cost the chunk's bytes, and parity
+ * nothing: send all of a chunk of which otherwise the dirty blocks and parity would be more.
+ */
+static void widen(const struct soda_sender *s, struct outgoing *out)
+{
+	const struct soda_region *r = soda_region_of(out->id);
+	uint32_t dirty = (uint32_t)__builtin_popcount(out->mask) << soda_agent.block_shift;
+
+	if (r->pieces && soda_conn_codes(s->conn) &&
+	    dirty + r->parities * soda_stripe_piece_bytes(r) > soda_chunk_bytes())
+		out->mask = soda_blocks_all();
+}
+
 /* A chunk that could not be sealed yet is DIRTY again, and waits in the queue. */
 static void put_off(const struct outgoing *out)
 {
@@ -1085,6 +1157,7 @@ static int send_relayed(struct soda_sender *s, const struct relayed *in, bool po
 					  .done = in->done,
 					  .from = in->from,
 					  .from_region = in->from_region,
+					  .kept_by = in->kept_by,
 					  .sealed = in->sealed,
 					  .copy = in->sealed };
 	bool closed;
@@ -1188,8 +1261,10 @@ int soda_sender_send(struct soda_sender *s)
 		bool nowhere = out[i].mask && has_no_place(&out[i]);
 		int ret = 0, sealed = 0;
 
-		if (out[i].mask && !nowhere)
+		if (out[i].mask && !nowhere) {
+			widen(s, &out[i]);
 			sealed = seal(s, &out[i]);
+		}
 		if (sealed == -EAGAIN) {
 			put_off(&out[i]);
 			later++;
@@ -1219,7 +1294,7 @@ static void answered(struct soda_sender *s, const struct soda_done *done, int n)
 	for (int i = 0; i < n; i++) {
 		struct soda_sending *op = &s->ops[done[i].cookie];
 
-		if (done[i].status == -ENOENT && op->from) {
+		if (done[i].status == -ENOENT && (op->from || op->coded)) {
 			op->again = true;
 		} else if (done[i].status && !op->failed) {
 			op->failed = true;

@@ -14,7 +14,8 @@
  * takes it from there.  A thread may store to the chunk meanwhile, and the copies get different
  * content: then the chunk is DIRTY, and all of them get those blocks again before it is dropped.
  * Through an agent in front of the pool the data travel to it once: it keeps those of the WRITE to
- * the first server for the WRITE to the next one, which says where they were.
+ * the first server for the WRITE to the next one, which says where they were.  With erasure codes
+ * it keeps those of all pieces of data, of a chunk that is sent as a whole, and computes parity.
  *
  * The WRITEs are sent straight from the chunk's pages; of pages that the program has closed
  * (closed_pages.c), from a copy; of a sealed object, from a place of sealing.h, which the chunk
@@ -57,8 +58,10 @@ struct soda_sending {
 	 */
 	uint8_t from;
 	uint16_t from_region;
-	bool kept;  /* it keeps those of these WRITEs */
-	bool again; /* it keeps what is sent no more: the data have to travel */
+	uint32_t kept_by; /* with erasure codes: the copies, a bit each, whose piece it has kept */
+	bool kept;	  /* it keeps those of these WRITEs */
+	bool again;	  /* it keeps what is sent no more: the data have to travel */
+	bool coded; /* the WRITE is of parity, which the agent computes; `code` says from what */
 	bool used;
 	bool failed;  /* the server has refused a WRITE, or `lost` */
 	bool lost;    /* the connection has failed */
@@ -66,6 +69,8 @@ struct soda_sending {
 	void *stripe; /* a place of stripe.h with the piece of parity that is sent, or NULL */
 	void *copy;   /* what is sent, where the chunk itself may not be read (closed_pages.c), or
 			 NULL */
+	uint8_t code_bytes;
+	uint8_t code[SODA_WIRE_CODE_BYTES_MAX];
 };
 
 struct soda_sender {

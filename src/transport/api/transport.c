@@ -88,6 +88,7 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	conn->asks = welcome.agent & SODA_WIRE_AGENT_ASKS;
 	conn->keeps =
 		welcome.agent & SODA_WIRE_AGENT_POOL && conn->ops->keeps && conn->ops->keeps(conn);
+	conn->codes = conn->keeps && welcome.agent & SODA_WIRE_AGENT_CODES;
 	conn->merges = full.merge && !welcome.agent;
 	*welcome_p = welcome;
 	*conn_p = conn;
@@ -349,6 +350,11 @@ bool soda_conn_keeps(const struct soda_conn *conn)
 	return conn->keeps;
 }
 
+bool soda_conn_codes(const struct soda_conn *conn)
+{
+	return conn->codes;
+}
+
 bool soda_conn_asks(const struct soda_conn *conn)
 {
 	return conn->asks;
@@ -428,6 +434,19 @@ int soda_conn_post_again(struct soda_conn *conn, const struct soda_mr *mr, uint6
 					       .offset = offset,
 					       .cookie = cookie,
 					       .origin = origin,
+					       .bytes = bytes,
+					       .write = true });
+}
+
+int soda_conn_post_coded(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const uint8_t *code, uint32_t code_bytes, uint64_t cookie)
+{
+	assert(conn->codes);
+	return post(conn, &(struct soda_post){ .mr = mr,
+					       .offset = offset,
+					       .cookie = cookie,
+					       .code = code,
+					       .code_bytes = code_bytes,
 					       .bytes = bytes,
 					       .write = true });
 }

@@ -395,6 +395,14 @@ int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64
 			uint32_t bytes, const void *src, uint64_t cookie);
 int soda_conn_post_again(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
 			 uint32_t bytes, const struct soda_wire_origin *origin, uint64_t cookie);
+/*
+ * Likewise a WRITE of parity, which the agent computes from the pieces of data that it has kept, if
+ * it can (soda_conn_codes).  code: soda_wire_put_code's code_bytes; the transport's until the
+ * completion.
+ */
+bool soda_conn_codes(const struct soda_conn *conn);
+int soda_conn_post_coded(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const uint8_t *code, uint32_t code_bytes, uint64_t cookie);
 
 /*
  * The same as post_read; but where the peer has our userfaultfd (soda_conn_installs)

@@ -27,7 +27,9 @@ struct soda_post {
 	void *place; /* READ: where the peer may install the pages, or NULL */
 	const struct soda_wire_residency *residency; /* READ: or NULL; until the end of the call */
 	const struct soda_wire_origin
-		*origin; /* WRITE: whose data, which do not travel; likewise */
+		*origin;     /* WRITE: whose data, which do not travel; likewise */
+	const uint8_t *code; /* WRITE: of which data it is parity; until the completion */
+	uint32_t code_bytes;
 	uint32_t bytes;
 	bool write;
 	bool protect; /* the peer installs at `place` write-protected */
@@ -113,6 +115,7 @@ struct soda_conn {
 	int error;	      /* 0, or what every later call returns */
 	bool asks;	      /* soda_conn_asks */
 	bool keeps;	      /* soda_conn_keeps */
+	bool codes;	      /* soda_conn_codes */
 	bool merges;	      /* soda_conn_options.merge, and the peer is no agent */
 	bool tells;	      /* `residency` is for the next READ */
 	struct soda_wire_residency residency;

@@ -294,6 +294,9 @@ static void tell_of_oldest(struct fault_conn *c)
 
 static int post_below(struct fault_conn *c, const struct soda_post *p)
 {
+	if (p->code)
+		return soda_conn_post_coded(c->below, p->mr, p->offset, p->bytes, p->code,
+					    p->code_bytes, 0);
 	if (p->origin)
 		return soda_conn_post_again(c->below, p->mr, p->offset, p->bytes, p->origin, 0);
 	if (p->keep)

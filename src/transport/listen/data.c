@@ -99,9 +99,10 @@ static void request_free(struct soda_request *rq)
 
 static const struct soda_request_ops request_ops = { .done = request_done, .free = request_free };
 
-static struct soda_request *request_new(struct soda_stream_conn *c)
+/* more: bytes of memory behind it. */
+static struct soda_request *request_with(struct soda_stream_conn *c, size_t more)
 {
-	struct stream_request *r = malloc(sizeof(*r));
+	struct stream_request *r = malloc(sizeof(*r) + more);
 
 	if (!r)
 		return NULL;
@@ -110,6 +111,11 @@ static struct soda_request *request_new(struct soda_stream_conn *c)
 		.conn = c,
 	};
 	return &r->rq;
+}
+
+static struct soda_request *request_new(struct soda_stream_conn *c)
+{
+	return request_with(c, 0);
 }
 
 static void request_drop(struct soda_request *rq)
@@ -278,8 +284,9 @@ static void start_write(struct soda_stream_conn *c, const uint8_t *in, uint32_t 
 	c->writing = true;
 }
 
-/* A WRITE of data that a two-sided peer has kept. */
-static void start_kept(struct soda_stream_conn *c, const uint8_t *in)
+/* A WRITE of data that a two-sided peer has kept; code: of parity of such data, or NULL. */
+static void start_kept(struct soda_stream_conn *c, const uint8_t *in,
+		       const struct soda_wire_code *code)
 {
 	const uint8_t *body = in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES;
 	struct soda_wire_write write;
@@ -290,7 +297,7 @@ static void start_kept(struct soda_stream_conn *c, const uint8_t *in)
 		reject(c, "a WRITE of a size that is not allowed");
 		return;
 	}
-	rq = request_new(c);
+	rq = request_with(c, code ? sizeof(*code) : 0);
 	if (!rq) {
 		queue_answer(c, SODA_MSG_WRITE_REPLY, -ENOMEM, body, NULL);
 		return;
@@ -300,6 +307,8 @@ static void start_kept(struct soda_stream_conn *c, const uint8_t *in)
 	rq->offset = write.page_offset * SODA_WIRE_PAGE;
 	rq->bytes = write.size;
 	soda_wire_get_origin(in + SODA_WIRE_FRAME_BYTES, &rq->origin);
+	if (code)
+		rq->code = memcpy(stream_request(rq) + 1, code, sizeof(*code));
 	request_deliver(c, rq, body);
 }
 
@@ -369,6 +378,26 @@ static bool kept_may_go_on(struct soda_stream_conn *c, const uint8_t *in)
 	return may_go_on(c, write.size);
 }
 
+/* The code behind a WRITE's header: have bytes of both are there. False: not all, or it was bad. */
+static bool take_coded(struct soda_stream_conn *c, const uint8_t *in, uint32_t have, uint32_t bytes)
+{
+	struct soda_wire_code code;
+
+	if (bytes > SODA_WIRE_CODE_BYTES_MAX) {
+		reject(c, "a code of more pieces than there may be");
+		return false;
+	}
+	if (have < SODA_WIRE_HEAD_BYTES + bytes || !kept_may_go_on(c, in))
+		return false;
+	if (!soda_wire_get_code(in + SODA_WIRE_HEAD_BYTES, bytes, &code)) {
+		reject(c, "a code that makes no sense");
+		return false;
+	}
+	c->rx_begin += SODA_WIRE_HEAD_BYTES + bytes;
+	start_kept(c, in, &code);
+	return true;
+}
+
 /* One request, if it is all there. False: it is not, or it was bad. */
 static bool take_request(struct soda_stream_conn *c)
 {
@@ -387,6 +416,10 @@ static bool take_request(struct soda_stream_conn *c)
 		c->rx_begin += SODA_WIRE_HEAD_BYTES;
 		start_read(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES,
 			   frame.flags & SODA_WIRE_RESIDENCY ? in + SODA_WIRE_FRAME_BYTES : NULL);
+	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES &&
+		   frame.flags & SODA_WIRE_KEPT && ops(c)->request) {
+		if (!take_coded(c, in, have, frame.length - SODA_WIRE_WRITE_BYTES))
+			return false;
 	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES) {
 		if (have < SODA_WIRE_HEAD_BYTES ||
 		    !may_go_on(c, frame.length - SODA_WIRE_WRITE_BYTES))
@@ -398,7 +431,7 @@ static bool take_request(struct soda_stream_conn *c)
 		if (have < SODA_WIRE_HEAD_BYTES || !kept_may_go_on(c, in))
 			return false;
 		c->rx_begin += SODA_WIRE_HEAD_BYTES;
-		start_kept(c, in);
+		start_kept(c, in, NULL);
 	} else {
 		reject(c, "unknown request, or of the wrong length");
 	}

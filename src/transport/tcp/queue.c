@@ -89,16 +89,18 @@ static bool merge(struct soda_tcp_queue *q, const struct soda_post *p)
 	return true;
 }
 
-/* Bytes of data that travel with the request. */
+/* Bytes that travel with the request. */
 static uint32_t data_bytes(const struct soda_post *p)
 {
+	if (p->code)
+		return p->code_bytes;
 	return p->write && !p->origin ? p->bytes : 0;
 }
 
 static uint8_t flags(const struct soda_post *p)
 {
 	return (uint8_t)((p->residency ? SODA_WIRE_RESIDENCY : 0) | (p->keep ? SODA_WIRE_KEEP : 0) |
-			 (p->origin ? SODA_WIRE_KEPT : 0));
+			 (p->origin || p->code ? SODA_WIRE_KEPT : 0));
 }
 
 void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
@@ -115,7 +117,7 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 	if (merge(q, p))
 		return;
 	*s = (struct soda_tcp_slot){ .cookie = p->cookie,
-				     .data = p->data,
+				     .data = p->code ? (void *)(uintptr_t)p->code : p->data,
 				     .bytes = p->write ? data_bytes(p) : p->bytes,
 				     .total = p->bytes,
 				     .write = p->write };

@@ -84,6 +84,20 @@ static void test_coded(void **state)
 	positive(in, "rebuild_bytes");
 	json_decref(out);
 }
+
+/* Through an agent a chunk travels once, and no parity does. */
+static void test_coded_by_the_agent(void **state)
+{
+	double sent;
+	json_t *out;
+
+	RUN("--json", "--size", "24M", "--time", "200ms", "--rounds", "1", "--servers", "3",
+	    "--redundancy", "ec:2+1", "--pattern", "rmw", "--agent");
+	out = answer();
+	sent = json_real_value(json_object_get(only_run(out), "host_bytes_per_dirty_byte"));
+	assert_true(sent > 0 && sent < 1.3);
+	json_decref(out);
+}
 #endif
 
 /* One that is late, and one that pauses, beside others that compute. */
@@ -150,6 +164,7 @@ int main(void)
 		cmocka_unit_test(test_agent),
 #ifdef SODA_HAVE_ISAL
 		cmocka_unit_test(test_coded),
+		cmocka_unit_test(test_coded_by_the_agent),
 #endif
 		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_links),

@@ -20,6 +20,7 @@
 
 #include "base/limits.h"
 #include "dpu_agent/paging/upstream.h"
+#include "pool/erasure.h"
 #include "soda.h"
 #include "unit/fakes/fake_upstream.h"
 #include "wire/pool.h"
@@ -1193,6 +1194,64 @@ static void data_for_two_members(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+static int coded(struct program *p, uint64_t page, const struct soda_wire_code *code)
+{
+	return program_await(program_post_coded(p, REGION, page, code));
+}
+
+/* The word of parity of a page whose words are a, and one whose words are b. */
+static uint64_t parity_of(uint64_t a, uint64_t b, uint32_t row)
+{
+	enum { WORDS = SODA_WIRE_PAGE / 8 };
+	static uint64_t stripe[2 * WORDS], parity[WORDS];
+
+	for (unsigned i = 0; i < WORDS; i++) {
+		stripe[i] = a;
+		stripe[WORDS + i] = b;
+	}
+	soda_erasure_encode(2, row, sizeof(parity), stripe, parity);
+	return parity[0];
+}
+
+/* Parity of what two members have got, for two others: of what was written last, by all of them. */
+static void parity_of_two_members(void **state)
+{
+	const char *list = "fake://a,fake://b,fake://c,fake://d";
+	struct program p[4];
+	struct soda_wire_code code = { .data_n = 2 };
+
+	if (!soda_erasure_built()) {
+		puts("SKIP: this build has no ISA-L");
+		skip();
+	}
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_up();
+	for (uint32_t i = 0; i < 4; i++)
+		join_member(&p[i], list, i);
+	assert_int_equal(p[0].agent & SODA_WIRE_AGENT_CODES, SODA_WIRE_AGENT_CODES);
+	for (uint32_t i = 0; i < 2; i++)
+		code.from[i] = (struct soda_wire_origin){ p[i].id, p[i].secret, REGION };
+	program_write(&p[0], REGION, 8, 5);
+	assert_int_equal(coded(&p[2], 8, &code), -ENOENT); /* the other piece was not written */
+	program_write(&p[1], REGION, 8, 7);
+	code.from[1].secret++;
+	assert_int_equal(coded(&p[2], 8, &code), -ENOENT);
+	code.from[1].secret--;
+	assert_int_equal(coded(&p[2], 9, &code), -ENOENT);
+	assert_int_equal(coded(&p[2], 8, &code), 0);
+	assert_int_equal(fake_word(p[2].id, REGION, 8), parity_of(5, 7, 0));
+	program_write(&p[0], REGION, 8, 6);
+	code.parity = 1;
+	code.last = true;
+	assert_int_equal(coded(&p[3], 8, &code), 0);
+	assert_int_equal(fake_word(p[3].id, REGION, 8), parity_of(6, 7, 1));
+	assert_int_equal(program_read(&p[3], REGION, 8), parity_of(6, 7, 1));
+	assert_int_equal(coded(&p[3], 8, &code), -ENOENT); /* that was the last */
+	for (uint32_t i = 0; i < 4; i++)
+		leave(&p[i]);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* What is kept is bounded, the oldest goes first, and goes where memory is short. */
 static void what_is_kept_is_bounded(void **state)
 {
@@ -1267,6 +1326,7 @@ int main(void)
 		cmocka_unit_test_setup(members_of_a_pool, set_up),
 		cmocka_unit_test_setup(no_pool_of_one_server, set_up),
 		cmocka_unit_test_setup(data_for_two_members, set_up),
+		cmocka_unit_test_setup(parity_of_two_members, set_up),
 		cmocka_unit_test_setup(what_is_kept_is_bounded, set_up),
 	};
 

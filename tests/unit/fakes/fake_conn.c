@@ -360,6 +360,17 @@ bool soda_conn_keeps(const struct soda_conn *conn)
 	return false;
 }
 
+bool soda_conn_codes(const struct soda_conn *conn)
+{
+	return false;
+}
+
+int soda_conn_post_coded(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const uint8_t *code, uint32_t code_bytes, uint64_t cookie)
+{
+	return -ENOTSUP;
+}
+
 int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
 			uint32_t bytes, const void *src, uint64_t cookie)
 {

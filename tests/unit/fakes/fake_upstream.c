@@ -604,6 +604,7 @@ struct fake_rq {
 	struct fake_rq *next;	 /* of its connection's unsent ones */
 	bool done, freed;
 	int status;
+	struct soda_wire_code code;
 	uint64_t value; /* of a WRITE's words; of a READ's first word */
 	uint8_t data[PAGE];
 };
@@ -932,6 +933,20 @@ struct fake_rq *program_post_again(struct program *p, uint16_t region, uint64_t 
 	rq->rq.origin = (struct soda_wire_origin){ .client_id = from->id,
 						   .secret = secret,
 						   .region_id = region };
+	soda_dpu_service.request(p->client, &rq->rq);
+	soda_dpu_service.doorbell(p->client, p->data);
+	peer_call_ends(p->data);
+	return rq;
+}
+
+struct fake_rq *program_post_coded(struct program *p, uint16_t region, uint64_t page,
+				   const struct soda_wire_code *code)
+{
+	struct fake_rq *rq = keep(new_rq(p, true, region, page));
+
+	rq->code = *code;
+	rq->rq.kept = true;
+	rq->rq.code = &rq->code;
 	soda_dpu_service.request(p->client, &rq->rq);
 	soda_dpu_service.doorbell(p->client, p->data);
 	peer_call_ends(p->data);

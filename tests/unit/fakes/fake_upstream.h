@@ -120,6 +120,9 @@ struct fake_rq *program_post(struct program *p, uint16_t region, uint64_t page, 
 /* A WRITE of what `from` has written there, and the agent has kept; secret: as from's. */
 struct fake_rq *program_post_again(struct program *p, uint16_t region, uint64_t page,
 				   const struct program *from, uint64_t secret);
+/* A WRITE of parity, of what those of the code have written there, and the agent has kept. */
+struct fake_rq *program_post_coded(struct program *p, uint16_t region, uint64_t page,
+				   const struct soda_wire_code *code);
 struct fake_rq *program_post_read(struct program *p, uint16_t region, uint64_t page);
 /* Its answer: 0 or the status; fails the test where none comes. */
 int program_await(struct fake_rq *rq);

@@ -128,6 +128,37 @@ static void test_write(void **state)
 	assert_int_equal(back.size, w.size);
 }
 
+static void test_code(void **state)
+{
+	struct soda_wire_code c = { .data_n = SODA_WIRE_CODE_DATA_MAX, .parity = 1, .last = true },
+			      d;
+	uint8_t out[SODA_WIRE_CODE_BYTES_MAX];
+
+	for (uint16_t i = 0; i < c.data_n; i++)
+		c.from[i] = (struct soda_wire_origin){ 1ull << 40 | i, ~0ull - i, i };
+	assert_int_equal(soda_wire_put_code(out, &c), sizeof(out));
+	assert_true(soda_wire_get_code(out, sizeof(out), &d));
+	assert_int_equal(d.data_n, c.data_n);
+	assert_int_equal(d.parity, 1);
+	assert_true(d.last);
+	for (int i = 0; i < c.data_n; i++) {
+		assert_int_equal(d.from[i].client_id, c.from[i].client_id);
+		assert_int_equal(d.from[i].secret, c.from[i].secret);
+		assert_int_equal(d.from[i].region_id, c.from[i].region_id);
+	}
+	for (uint32_t n = 0; n < sizeof(out); n++) /* cut off */
+		assert_false(soda_wire_get_code(out, n, &d));
+	for (int i = 0; i < 4; i++) { /* out of range: each of the first four bytes */
+		uint8_t was = out[i];
+
+		out[i] = 9;
+		assert_false(soda_wire_get_code(out, sizeof(out), &d));
+		out[i] = was;
+	}
+	out[0] = 0;
+	assert_false(soda_wire_get_code(out, SODA_WIRE_CODE_HEAD_BYTES, &d));
+}
+
 static void test_hello(void **state)
 {
 	struct soda_wire_hello h = { .magic = SODA_WIRE_MAGIC,
@@ -411,10 +442,11 @@ int main(void)
 		cmocka_unit_test(test_advise),	cmocka_unit_test(test_node_store),
 		cmocka_unit_test(test_discard), cmocka_unit_test(test_read),
 		cmocka_unit_test(test_write),	cmocka_unit_test(test_hello),
-		cmocka_unit_test(test_welcome), cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_open),	cmocka_unit_test(test_opened),
-		cmocka_unit_test(test_status),	cmocka_unit_test(test_ranges),
-		cmocka_unit_test(test_asked),	cmocka_unit_test(test_has),
+		cmocka_unit_test(test_code),	cmocka_unit_test(test_welcome),
+		cmocka_unit_test(test_pool),	cmocka_unit_test(test_open),
+		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
+		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_asked),
+		cmocka_unit_test(test_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

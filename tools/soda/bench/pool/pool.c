@@ -483,6 +483,20 @@ static const char *const columns[COLUMNS] = {
 	"rebuild_bytes", "wrong_bytes",	   "lost_bytes", "host_bytes_per_dirty_byte"
 };
 
+/*
+ * How many bytes the program sends for each dirty byte, which is what it sends of the same accesses
+ * to one server; with erasure codes for each byte of the chunks that it writes, as parity is of all
+ * of a chunk.
+ */
+static double written(const struct work *w, const struct sample *pool, const struct sample *one)
+{
+	double chunks = (double)pool->load.evicted * (double)w->opt.chunk;
+
+	if (!strncmp(redundancies[w->opt.redundancy], "ec:", 3))
+		return chunks > 0 ? (double)pool->load.written / chunks : NAN;
+	return one->written > 0 ? pool->written / one->written : NAN;
+}
+
 static void results(const struct work *w, double out[COLUMNS])
 {
 	double of[COLUMNS][SODA_BENCH_ROUNDS_MAX];
@@ -502,7 +516,7 @@ static void results(const struct work *w, double out[COLUMNS])
 		of[REBUILD][r] = (double)p->load.rebuilt;
 		of[WRONG][r] = (double)p->load.wrong;
 		of[LOST][r] = (double)p->load.lost;
-		of[WRITTEN][r] = one->written > 0 ? p->written / one->written : NAN;
+		of[WRITTEN][r] = written(w, p, one);
 	}
 	for (int c = 0; c < COLUMNS; c++)
 		out[c] = soda_bench_median(of[c], n);
