@@ -62,6 +62,16 @@ static struct soda_block *place_locked(struct soda_session *s, uint16_t region_i
 	return l->run;
 }
 
+static bool has_room(struct soda_session *s, uint32_t size)
+{
+	bool has;
+
+	pthread_mutex_lock(&s->lock);
+	has = may_reserve(s, size);
+	pthread_mutex_unlock(&s->lock);
+	return has;
+}
+
 /* Whether there is room, for which what is kept may have to go. With the lock, which it lets go. */
 static bool make_room_locked(struct soda_session *s, uint32_t size)
 {
@@ -378,7 +388,7 @@ bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
 		data[n] = found[n].write->rq->data;
 		n++;
 	}
-	if (n == code->data_n)
+	if (n == code->data_n && has_room(s, rq->bytes))
 		block = soda_block_get(rq->bytes);
 	if (block) {
 		soda_erasure_encode_from(code->data_n, code->parity, rq->bytes, data,

@@ -93,7 +93,8 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 bool soda_writes_recall(struct soda_session *s, struct soda_request *rq);
 /*
  * The same of a WRITE of parity, which is computed from the WRITEs of rq->code: kept for another
- * piece of parity, unless this is the last one.
+ * piece of parity, unless this is the last one.  False also where memory for it is short: data that
+ * travel have to wait for some.
  */
 bool soda_writes_encode(struct soda_session *s, struct soda_request *rq);
 /* Keep nothing any more. */
