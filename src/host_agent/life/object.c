@@ -2,6 +2,7 @@
 #include "host_agent/life/object.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,11 +315,22 @@ static int no_number(struct soda_why *why)
 	return -ENOSPC;
 }
 
-/* Header and table of a sealed file were being read, and the connection was lost: it comes back. */
+/*
+ * Header and table of a sealed file were being read, and the connection was lost: it comes back.
+ * The region, which the server may have open still, is closed first, by whoever comes to it: it has
+ * the number of the next one.
+ */
 static bool may_open_again(struct soda_region *r, int ret, uint64_t until)
 {
-	return r->sealed_file && soda_call_lost(ret) && soda_now_ns() < until &&
-	       !soda_server_wait(&r->link->server, until, NULL);
+	if (!r->sealed_file || !soda_call_lost(ret))
+		return false;
+	while (soda_now_ns() < until && !soda_server_wait(&r->link->server, until, NULL)) {
+		soda_calls_close_late(r->link);
+		if (!soda_region_id_is_kept(r->id))
+			return true;
+		poll(NULL, 0, 1);
+	}
+	return false;
 }
 
 /* On that server. */
