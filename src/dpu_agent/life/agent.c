@@ -32,6 +32,7 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 						.threads = opt->msg_threads };
 	bool async = opt->async && !opt->base;
 	struct soda_why why = { "" };
+	bool codes;
 	int ret;
 
 	*dpu = (struct soda_dpu){ .opt = opt, .sessions.opt = opt, .started_ns = soda_now_ns() };
@@ -40,6 +41,7 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 		soda_log_error("--server: %s", why.text);
 		return ret;
 	}
+	codes = dpu->sessions.members.n > 1 && soda_erasure_built();
 	while (!(dpu->id & ~SODA_WIRE_AGENT_FLAGS))
 		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
 			return -EIO;
@@ -50,8 +52,8 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 			   ? SODA_WIRE_AGENT_TOKENS
 			   : 0) |
 		  (dpu->sessions.members.n > 1 ? SODA_WIRE_AGENT_POOL : 0) |
-		  (dpu->sessions.members.n > 1 && soda_erasure_built() ? SODA_WIRE_AGENT_CODES : 0);
-	if (soda_erasure_built())
+		  (codes ? SODA_WIRE_AGENT_CODES : 0);
+	if (codes)
 		soda_erasure_start();
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
 	ret = soda_tenants_start(&dpu->tenants, opt->tenants, &soda_agent_tenants_ops, NULL);

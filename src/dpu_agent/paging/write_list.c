@@ -9,6 +9,10 @@
 #include "dpu_agent/paging/forward.h"
 #include "pool/erasure.h"
 
+_Static_assert((int)SODA_WIRE_CODE_DATA_MAX == (int)SODA_ERASURE_DATA_MAX &&
+		       (int)SODA_WIRE_CODE_PARITY_MAX == (int)SODA_ERASURE_PARITY_MAX,
+	       "what the wire lets through can be computed");
+
 #define UNIT (64u << 10)     /* of the index: a WRITE is in the bucket of its first unit */
 #define RUN_BYTES (1u << 20) /* memory for several WRITEs that continue each other */
 
@@ -300,16 +304,14 @@ void soda_writes_unkeep(struct soda_session *s)
 	put_all(gone);
 }
 
-/* The data of a WRITE that was found among those kept, and what they need. */
+/* A WRITE that was found among those kept. */
 struct recalled {
-	struct soda_session *from; /* looked at; NULL: nothing was found */
+	struct soda_session *from; /* looked at */
 	struct soda_write *write;
 };
 
 static void recalled_put(struct recalled *found)
 {
-	if (!found->from)
-		return;
 	write_put(&found->write->hold);
 	soda_session_put(found->from);
 }
@@ -339,17 +341,14 @@ static bool recall(struct soda_session *s, const struct soda_request *rq,
 {
 	struct soda_session *from = soda_session_look(s->all, origin->client_id);
 
-	*found = (struct recalled){ 0 };
+	*found = (struct recalled){ .from = from };
 	if (!from)
 		return false;
 	if (from->tenant == s->tenant && (s->tenant || from->secret == origin->secret))
 		found->write = look_kept(from, rq, origin->region_id, take);
-	if (!found->write) {
+	if (!found->write)
 		soda_session_put(from);
-		return false;
-	}
-	found->from = from;
-	return true;
+	return found->write;
 }
 
 /* rq's data lie in the block, a reference of which is rq's now. */
@@ -384,6 +383,8 @@ bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
 	struct soda_block *block = NULL;
 	uint32_t n = 0;
 
+	if (!(s->all->agent & SODA_WIRE_AGENT_CODES)) /* nor are there tables to compute with */
+		return false;
 	while (n < code->data_n && recall(s, rq, &code->from[n], code->last, &found[n])) {
 		data[n] = found[n].write->rq->data;
 		n++;

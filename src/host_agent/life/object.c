@@ -317,8 +317,8 @@ static int no_number(struct soda_why *why)
 
 /*
  * Header and table of a sealed file were being read, and the connection was lost: it comes back.
- * The region, which the server may have open still, is closed first, by whoever comes to it: it has
- * the number of the next one.
+ * The region, which the server may still have open, is closed first, here or by the keeper: the
+ * next OPEN has the same number.
  */
 static bool may_open_again(struct soda_region *r, int ret, uint64_t until)
 {

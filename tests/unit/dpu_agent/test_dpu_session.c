@@ -1278,13 +1278,20 @@ static void what_is_kept_is_bounded(void **state)
 /* An agent of one server says that it has no pool. */
 static void no_pool_of_one_server(void **state)
 {
+	struct soda_wire_code code = { .data_n = 1, .last = true };
 	struct program p = { 0 };
 
 	fake_up();
 	assert_int_equal(program_hello(&p), 0);
-	assert_int_equal(p.agent & SODA_WIRE_AGENT_POOL, 0);
+	assert_int_equal(p.agent & (SODA_WIRE_AGENT_POOL | SODA_WIRE_AGENT_CODES), 0);
 	assert_int_equal(ask_pool(&p, SODA_WIRE_POOL_MEMBERS), 0);
 	assert_int_equal(p.reply_bytes, 0);
+	/* nor does it compute parity, of which it would have no tables */
+	p.keep = true;
+	assert_int_equal(program_open(&p, REGION, PAGES, 0), 0);
+	program_write(&p, REGION, 8, 5);
+	code.from[0] = (struct soda_wire_origin){ p.id, p.secret, REGION };
+	assert_int_equal(coded(&p, 8, &code), -ENOENT);
 	leave(&p);
 	assert_int_equal(fake_down(), 0);
 }

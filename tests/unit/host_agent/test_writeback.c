@@ -18,6 +18,7 @@
 #include "host_agent/move/sender.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/core/link.h"
+#include "host_agent/life/recover.h"
 #include "host_agent/move/writeback.h"
 #include "unit/fakes/host_fixture.h"
 
@@ -149,6 +150,37 @@ static void refused_stays_dirty(void **state)
 	assert_int_equal(host_sync(r), 0);
 	for (uint32_t i = 0; i < 4; i++)
 		assert_int_equal(fake_server_word(r->id, i * 65536 + i * 4096), i ? i + 40 : 50);
+	host_check(r);
+	host_stop();
+}
+
+/* Its keeper: the server, which had refused the object, has opened it again. */
+static void *taken_soon(void *arg)
+{
+	while (!fake_net_under_way(true))
+		usleep(100);
+	soda_recover_set_refused(arg, 0);
+	fake_net_hold(false, false);
+	return NULL;
+}
+
+/* What was refused before the server took the object again is sent again by the same soda_sync. */
+static void refused_and_taken(void **state)
+{
+	struct soda_region *r;
+	struct soda_why why = { "" };
+	pthread_t thread;
+
+	host_start(&plain);
+	r = host_alloc(4 << 16);
+	host_store(r, 0, 0, 5);
+	let_go();
+	fake_net_hold(false, true);
+	fake_net_refuse(true, -EIO, 1);
+	assert_int_equal(pthread_create(&thread, NULL, taken_soon, r), 0);
+	assert_int_equal(soda_sync_range(r, r->first, r->chunks, &why), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(fake_server_word(r->id, 0), 5);
 	host_check(r);
 	host_stop();
 }
@@ -769,6 +801,7 @@ int main(void)
 		cmocka_unit_test(acknowledged_then_dropped),
 		cmocka_unit_test(store_cancels_the_eviction),
 		cmocka_unit_test(refused_stays_dirty),
+		cmocka_unit_test(refused_and_taken),
 		cmocka_unit_test(one_part_refused),
 		cmocka_unit_test(sparse_blocks_only),
 		cmocka_unit_test(sorted_and_joined),
