@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "base/lock.h"
@@ -765,25 +766,58 @@ static void answer_held(struct soda_session *s, struct soda_task *task,
 enum found { OWNED, WAITS, FREE };
 
 /*
- * async: whether the write list has the newest data of the task's range: OWNED, *span is the
- * answer; WAITS: a part of it, so the task waits until that WRITE has ended; FREE: nothing.
+ * async: whether the write list has the newest data of the task's range: OWNED, they are in *parts;
+ * WAITS: not of all of it, so the task waits until the newest WRITE there has ended; FREE: nothing.
+ * Without OWNED *parts may hold some that the caller puts.
  */
 static enum found place_locked(struct soda_session *s, struct soda_task *task,
-			       struct soda_span *span)
+			       struct soda_write_parts *parts)
 {
 	struct soda_request *rq = task->rq;
 	struct soda_write *w = soda_writes_find_locked(s, rq->region_id, rq->offset, rq->bytes);
 
 	if (!w)
 		return FREE;
-	if (w->offset <= rq->offset && w->offset + w->bytes >= rq->offset + rq->bytes) {
-		*span = soda_writes_span_locked(w, rq->offset, rq->bytes);
-		soda_region_unhold_locked(s, task->region);
+	if (soda_writes_parts_locked(s, w, rq->offset, rq->bytes, parts))
 		return OWNED;
-	}
 	task->next = w->waiting;
 	w->waiting = task;
 	return WAITS;
+}
+
+/* Make one of the parts, which are put. False: no memory. */
+static bool join_parts(const struct soda_request *rq, struct soda_write_parts *parts,
+		       struct soda_span *span)
+{
+	struct soda_block *block = soda_block_get(rq->bytes);
+
+	for (unsigned i = 0; block && i < parts->n; i++) {
+		const struct soda_span *part = &parts->part[i];
+
+		memcpy(block->memory + (part->offset - rq->offset), part->memory, part->bytes);
+	}
+	soda_writes_put_parts(parts);
+	if (!block)
+		return false;
+	*span = (struct soda_span){ .memory = block->memory,
+				    .hold = &block->hold,
+				    .offset = rq->offset,
+				    .bytes = rq->bytes };
+	return true;
+}
+
+/* Answer out of WRITEs that are not on the server. */
+static void answer_owned(struct soda_session *s, struct soda_task *task,
+			 struct soda_write_parts *parts)
+{
+	struct soda_span span = parts->part[0];
+
+	if (parts->n > 1 && !join_parts(task->rq, parts, &span)) {
+		soda_forward_drop(task);
+		return;
+	}
+	soda_count_add(SODA_COUNT_reads_owned, 1);
+	answer_held(s, task, &span);
 }
 
 /* Answer out of the caches, if they have the data or are fetching it: true. */
@@ -811,21 +845,20 @@ static void forward(struct soda_session *s, struct soda_task *task)
 void soda_forward_enter(struct soda_task *task)
 {
 	struct soda_session *s = task->session;
-	struct soda_request *rq = task->rq;
-	struct soda_span span;
+	struct soda_write_parts parts;
 	enum found found = FREE;
 	enum soda_store_read stored;
 
+	parts.n = 0; /* and no more: this is every READ's way */
 	if (soda_paging(s)->async) {
 		pthread_mutex_lock(&s->lock);
-		found = place_locked(s, task, &span);
+		found = place_locked(s, task, &parts);
 		pthread_mutex_unlock(&s->lock);
 	}
 	if (found == OWNED) {
-		free(task);
-		soda_count_add(SODA_COUNT_reads_owned, 1);
-		soda_forward_answer(rq, 0, &span);
+		answer_owned(s, task, &parts);
 	} else if (found == WAITS) {
+		soda_writes_put_parts(&parts);
 		soda_count_add(SODA_COUNT_reads_waited, 1);
 	} else {
 		stored = soda_paging_store_read(task);

@@ -148,15 +148,6 @@ static void write_ref(struct soda_write *w)
 	atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
 }
 
-struct soda_span soda_writes_span_locked(struct soda_write *w, uint64_t offset, uint32_t bytes)
-{
-	write_ref(w);
-	return (struct soda_span){ .memory = w->rq->data + (offset - w->offset),
-				   .hold = &w->hold,
-				   .offset = offset,
-				   .bytes = bytes };
-}
-
 /* The list and its index */
 
 static struct soda_write **bucket_in(struct soda_write **buckets, uint16_t region_id, uint64_t unit)
@@ -196,6 +187,52 @@ struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t regi
 	struct soda_write_list *l = &soda_pager(s)->writes;
 
 	return l->first ? find_in(l, l->buckets, region_id, offset, bytes) : NULL;
+}
+
+/* [from, to) of w's data. */
+static struct soda_span part_of(struct soda_write *w, uint64_t from, uint64_t to)
+{
+	write_ref(w);
+	return (struct soda_span){ .memory = w->rq->data + (from - w->offset),
+				   .hold = &w->hold,
+				   .offset = from,
+				   .bytes = (uint32_t)(to - from) };
+}
+
+/* The same of a range whose newest WRITE is yet to be found. */
+static bool find_parts_locked(struct soda_session *s, uint16_t region_id, uint64_t from,
+			      uint64_t to, struct soda_write_parts *parts)
+{
+	uint32_t bytes = (uint32_t)(to - from);
+	struct soda_write *w;
+
+	if (from == to)
+		return true;
+	w = soda_writes_find_locked(s, region_id, from, bytes);
+	return w && soda_writes_parts_locked(s, w, from, bytes, parts);
+}
+
+bool soda_writes_parts_locked(struct soda_session *s, struct soda_write *w, uint64_t offset,
+			      uint32_t bytes, struct soda_write_parts *parts)
+{
+	uint64_t end = offset + bytes;
+	uint64_t from = w->offset > offset ? w->offset : offset;
+	uint64_t to = w->offset + w->bytes < end ? w->offset + w->bytes : end;
+
+	if (parts->n == SODA_WRITE_PARTS)
+		return false;
+	parts->part[parts->n++] = part_of(w, from, to);
+	return find_parts_locked(s, w->region_id, offset, from, parts) &&
+	       find_parts_locked(s, w->region_id, to, end, parts);
+}
+
+void soda_writes_put_parts(struct soda_write_parts *parts)
+{
+	while (parts->n) {
+		struct soda_hold *hold = parts->part[--parts->n].hold;
+
+		hold->put(hold);
+	}
 }
 
 static void link_locked(struct soda_session *s, struct soda_write *w)

@@ -13,8 +13,9 @@
  *      |         \-> LISTED again: the connection was lost
  *      \-> replaced by a newer WRITE of the same range, off the list
  *
- * A READ is answered from the data of the newest listed WRITE that overlaps it, if that covers the
- * READ; else the READ waits until that WRITE is on the server.
+ * A READ is answered from the data of listed WRITEs, of each byte the newest, if they cover the
+ * READ (a program writes a chunk in parts where it goes on storing to it); else the READ waits
+ * until the newest one that overlaps it is on the server.
  */
 #ifndef SODA_DPU_AGENT_WRITE_LIST_H
 #define SODA_DPU_AGENT_WRITE_LIST_H
@@ -30,7 +31,7 @@ struct soda_paging_region;
 struct soda_session;
 struct soda_task;
 
-enum { SODA_WRITE_BUCKETS = 512 };
+enum { SODA_WRITE_BUCKETS = 512, SODA_WRITE_PARTS = 16 };
 
 struct soda_write {
 	struct soda_hold hold; /* puts a reference of an answer that is sent from its data */
@@ -48,6 +49,12 @@ struct soda_write {
 	bool answered; /* acknowledged to the client */
 	bool posted;
 	struct soda_task *waiting; /* READs that wait until it is on the server */
+};
+
+/* Data of a range, as parts of WRITEs, each with a reference of its WRITE. */
+struct soda_write_parts {
+	unsigned n;
+	struct soda_span part[SODA_WRITE_PARTS];
 };
 
 struct soda_write_list {
@@ -103,10 +110,13 @@ void soda_writes_unkeep(struct soda_session *s);
 struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t region_id,
 					   uint64_t offset, uint32_t bytes);
 /*
- * [offset, offset + bytes) of w's data, as a READ's answer, with a reference. The session's lock is
- * held.
+ * Add the newest listed data of a range, of which w is the newest WRITE that overlaps it.  False:
+ * the list has not all of it, or in more than SODA_WRITE_PARTS parts.  The session's lock is held.
  */
-struct soda_span soda_writes_span_locked(struct soda_write *w, uint64_t offset, uint32_t bytes);
+bool soda_writes_parts_locked(struct soda_session *s, struct soda_write *w, uint64_t offset,
+			      uint32_t bytes, struct soda_write_parts *parts);
+/* Put the references. The session's lock is not held. */
+void soda_writes_put_parts(struct soda_write_parts *parts);
 
 /*
  * Fill t with the oldest WRITE that is not posted, and, if merge, the next ones that continue its

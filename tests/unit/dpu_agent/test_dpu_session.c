@@ -101,6 +101,12 @@ static int end_return(struct returning *r)
 	return r->ret;
 }
 
+static void wait_ms(unsigned ms)
+{
+	for (uint64_t end = soda_now_ms() + ms; soda_now_ms() < end;)
+		fake_pause();
+}
+
 static void passes_through(void **state)
 {
 	struct program p;
@@ -115,6 +121,39 @@ static void passes_through(void **state)
 	leave(&p);
 	AWAIT(!fake_sessions());
 	assert_int_equal(fake_get(&fake_upstream.byes), 1);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The server has nothing yet of what several WRITEs have brought: a READ of all of it is answered
+ * out of them, each page with its newest content; one of more waits.
+ */
+static void read_of_several_writes(void **state)
+{
+	struct fake_rq *all, *more;
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	for (uint64_t page = 9; page < 15; page++) /* 8 and 15 are the server's */
+		program_write(&p, REGION, page, 100 + page);
+	program_write(&p, REGION, 12, 212);
+	all = program_post_wide_read(&p, REGION, 10, 5);
+	assert_int_equal(program_await(all), 0);
+	for (uint32_t i = 0; i < 5; i++)
+		assert_int_equal(program_got_page(all, i), i == 2 ? 212 : 110 + i);
+	more = program_post_wide_read(&p, REGION, 8, 8);
+	wait_ms(20);
+	assert_false(program_answered(more));
+	FAKE_SET(hold_writes, false);
+	assert_int_equal(program_await(more), 0);
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(program_got_page(more, i), i == 0 || i == 7 ? 0
+							    : i == 4	     ? 212
+									     : 108 + i);
+	leave(&p);
+	AWAIT(!fake_sessions());
 	assert_int_equal(fake_down(), 0);
 }
 
@@ -321,12 +360,6 @@ static void comes_back_at_the_last_moment(void **state)
 	check_some(&r.p, 1000);
 	leave(&r.p);
 	assert_int_equal(fake_down(), 0);
-}
-
-static void wait_ms(unsigned ms)
-{
-	for (uint64_t end = soda_now_ms() + ms; soda_now_ms() < end;)
-		fake_pause();
 }
 
 /* The agent's patience begins anew with each outage, whoever has ended the last one. */
@@ -1300,6 +1333,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(passes_through, set_up),
+		cmocka_unit_test_setup(read_of_several_writes, set_up),
 		cmocka_unit_test_setup(nothing_is_lost, set_up),
 		cmocka_unit_test_setup(what_was_dropped_is_told, set_up),
 		cmocka_unit_test_setup(what_was_refused_is_told, set_up),

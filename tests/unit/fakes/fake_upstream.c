@@ -605,7 +605,8 @@ struct fake_rq {
 	bool done, freed;
 	int status;
 	struct soda_wire_code code;
-	uint64_t value; /* of a WRITE's words; of a READ's first word */
+	uint64_t value;			 /* of a WRITE's words; of a READ's first word */
+	uint64_t first[FAKE_READ_PAGES]; /* of a READ's pages, the first words */
 	uint8_t data[PAGE];
 };
 
@@ -692,6 +693,8 @@ void soda_request_done(struct soda_request *request, int status, const struct so
 	rq->status = status;
 	if (span && span->memory)
 		memcpy(&rq->value, span->memory, sizeof(rq->value));
+	for (uint32_t i = 0; span && span->memory && i < request->bytes / PAGE; i++)
+		memcpy(&rq->first[i], span->memory + i * PAGE, sizeof(rq->first[i]));
 	request->peer->requests--;
 	hook = fake_on_answer;
 	send = span && !fake_upstream.hold_sent;
@@ -953,15 +956,31 @@ struct fake_rq *program_post_coded(struct program *p, uint16_t region, uint64_t 
 	return rq;
 }
 
+/* A READ whose data, where it has memory for them, come into the request. */
+static struct fake_rq *post_read(struct program *p, struct fake_rq *rq)
+{
+	soda_dpu_service.request(p->client, &rq->rq);
+	soda_dpu_service.doorbell(p->client, p->data);
+	peer_call_ends(p->data);
+	return rq;
+}
+
 struct fake_rq *program_post_read(struct program *p, uint16_t region, uint64_t page)
 {
 	struct fake_rq *rq = keep(new_rq(p, false, region, page));
 
 	rq->rq.data = rq->data;
-	soda_dpu_service.request(p->client, &rq->rq);
-	soda_dpu_service.doorbell(p->client, p->data);
-	peer_call_ends(p->data);
-	return rq;
+	return post_read(p, rq);
+}
+
+struct fake_rq *program_post_wide_read(struct program *p, uint16_t region, uint64_t page,
+				       uint32_t pages)
+{
+	struct fake_rq *rq = keep(new_rq(p, false, region, page));
+
+	assert_true(pages && pages <= FAKE_READ_PAGES);
+	rq->rq.bytes = pages * PAGE;
+	return post_read(p, rq);
 }
 
 bool program_answered(const struct fake_rq *rq)
@@ -983,6 +1002,12 @@ int program_await(struct fake_rq *rq)
 uint64_t program_got(const struct fake_rq *rq)
 {
 	return rq->value;
+}
+
+uint64_t program_got_page(const struct fake_rq *rq, uint32_t i)
+{
+	assert_true(i < rq->rq.bytes / PAGE);
+	return rq->first[i];
 }
 
 void program_write(struct program *p, uint16_t region, uint64_t page, uint64_t value)

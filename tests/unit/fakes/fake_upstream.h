@@ -85,6 +85,8 @@ unsigned fake_clients(void);
 /* The first word of a page of a region, on the server. */
 uint64_t fake_word(uint64_t client, uint16_t region, uint64_t page);
 
+enum { FAKE_READ_PAGES = 8 };
+
 /* A program. */
 struct program {
 	uint64_t id, secret, epoch, instance;
@@ -124,10 +126,15 @@ struct fake_rq *program_post_again(struct program *p, uint16_t region, uint64_t 
 struct fake_rq *program_post_coded(struct program *p, uint16_t region, uint64_t page,
 				   const struct soda_wire_code *code);
 struct fake_rq *program_post_read(struct program *p, uint16_t region, uint64_t page);
+/* Of at most FAKE_READ_PAGES pages in one. */
+struct fake_rq *program_post_wide_read(struct program *p, uint16_t region, uint64_t page,
+				       uint32_t pages);
 /* Its answer: 0 or the status; fails the test where none comes. */
 int program_await(struct fake_rq *rq);
 /* The word that a READ brought. */
 uint64_t program_got(const struct fake_rq *rq);
+/* The same of its i-th page. */
+uint64_t program_got_page(const struct fake_rq *rq, uint32_t i);
 bool program_answered(const struct fake_rq *rq);
 /* Both, and 0 expected. */
 void program_write(struct program *p, uint16_t region, uint64_t page, uint64_t value);
