@@ -188,7 +188,7 @@ static void kill_somehow(struct dice *d)
 	uint64_t how = dice_roll(d) % 4;
 
 	if (how == 1) {
-		kill(world.agent.pid, SIGSTOP);
+		process_halt(world.agent.pid);
 		sleep_ms(dice_roll(d) % 400);
 	}
 	world_kill_agent(&world);
@@ -362,7 +362,7 @@ static void agent_dies(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(world.server.pid, SIGSTOP);
+	process_halt(world.server.pid);
 	turn_pass();
 	if (turn_await()) {
 		world_kill_agent(&world);
@@ -416,7 +416,7 @@ static void agent_dies_while_full(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(world.server.pid, SIGSTOP);
+	process_halt(world.server.pid);
 	turn_pass();
 	if (turn_await()) {
 		sleep_ms(500);
@@ -465,7 +465,7 @@ static void agent_dies_under_sync(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(world.server.pid, SIGSTOP);
+	process_halt(world.server.pid);
 	turn_pass();
 	await_accepted(); /* but not written: soda_sync waits */
 	world_kill_agent(&world);
@@ -497,6 +497,7 @@ int main(void)
 		return 1;
 	if (getenv("SODA_TEST_TENANTS"))
 		open_tenancies();
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* one of them, by its name */
 	failed = cmocka_run_group_tests_name("agent_death", tests, NULL, NULL);
 	if (getenv("SODA_TEST_SEAL") && rmdir(seal_state)) /* all programs have said goodbye */
 		failed++;

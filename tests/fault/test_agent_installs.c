@@ -122,7 +122,7 @@ static void stop_and_continue(const void *arg)
 		return;
 	for (unsigned i = 0; i < STOPS; i++) {
 		sleep_ms(100 + 37 * i);
-		kill(world.agent.pid, SIGSTOP);
+		process_halt(world.agent.pid);
 		sleep_ms(5000);
 		kill(world.agent.pid, SIGCONT);
 	}

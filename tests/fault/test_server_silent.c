@@ -18,7 +18,7 @@ static void stop_for_a_while(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(struck_world.server.pid, SIGSTOP);
+	process_halt(struck_world.server.pid);
 	turn_pass();
 	sleep_ms(2500);
 	kill(struck_world.server.pid, SIGCONT);
@@ -49,7 +49,7 @@ static void stop_until_told(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(struck_world.server.pid, SIGSTOP);
+	process_halt(struck_world.server.pid);
 	turn_pass();
 	turn_await();
 	kill(struck_world.server.pid, SIGCONT);
@@ -130,7 +130,7 @@ static void stop_both(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(struck_world.server.pid, SIGSTOP);
+	process_halt(struck_world.server.pid);
 	turn_pass();
 	sleep_ms(400); /* it touches */
 	if (child_stop())
@@ -202,7 +202,7 @@ static void stop_for_good(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(struck_world.server.pid, SIGSTOP);
+	process_halt(struck_world.server.pid);
 	turn_pass();
 	turn_await(); /* the child's end */
 	kill(struck_world.server.pid, SIGCONT);

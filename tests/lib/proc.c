@@ -2,6 +2,7 @@
 /* Starting and ending processes of this build. */
 #include "lib/proc.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -200,6 +201,49 @@ int server_stop(struct server *server)
 		server_kill(server);
 	}
 	return status;
+}
+
+/* Whether the thread is stopped, or has ended. */
+static bool thread_stands(pid_t pid, const char *tid)
+{
+	char path[64], text[512], *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", pid, tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return true;
+	text[n] = '\0';
+	state = strrchr(text, ')'); /* of its name, in which anything may be */
+	return state && state[1] == ' ' && (state[2] == 'T' || state[2] == 'Z');
+}
+
+static bool process_stands(pid_t pid)
+{
+	char path[64];
+	struct dirent *at;
+	bool stands = true;
+	DIR *threads;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	threads = opendir(path);
+	while (threads && stands && (at = readdir(threads)))
+		stands = at->d_name[0] == '.' || thread_stands(pid, at->d_name);
+	if (threads)
+		closedir(threads);
+	return stands;
+}
+
+void process_halt(pid_t pid)
+{
+	kill(pid, SIGSTOP);
+	for (int i = 0; i < LOOKS * 10 && !process_stands(pid); i++)
+		usleep(1000);
 }
 
 void server_kill(struct server *server)

@@ -43,6 +43,12 @@ int server_wait(struct server *server, int timeout_ms);
 /* kill -9 and wait: no drain, no writing. */
 void server_kill(struct server *server);
 
+/*
+ * SIGSTOP, and wait until each of its threads stands: after kill() they go on for a while, longer
+ * than a program needs to have an answer of them that it is to miss.  SIGCONT lets it go on.
+ */
+void process_halt(pid_t pid);
+
 /* All that it has logged so far; a static buffer. */
 const char *server_log(const struct server *server);
 /* Whether it logs the text within a minute; if not, what it has logged is on standard error. */

@@ -262,7 +262,7 @@ static void test_loss_is_told(void **state)
 	rig_up(&r, NULL);
 	assert_int_equal(peer_join(&p, r.agent_address), 0);
 	assert_int_equal(peer_open(&p, 7, NULL, BYTES, 0, &mr, NULL), 0);
-	kill(r.server.pid, SIGSTOP);
+	process_halt(r.server.pid);
 	write_all(&p, &mr, 1); /* acknowledged all the same */
 	check_all(&p, &mr, 1); /* and read */
 	assert_true(peer_stat_of(r.agent_address, "writes_accepted") == UNITS);
@@ -417,7 +417,7 @@ static void test_room_in_order(void **state)
 	assert_int_equal(peer_open(&p, 7, NULL, 3 * BYTES, 0, &mr, NULL), 0);
 	assert_int_equal(peer_connect_data(&p, &first), 0);
 	assert_int_equal(peer_connect_data(&p, &second), 0);
-	assert_int_equal(kill(r.server.pid, SIGSTOP), 0);
+	process_halt(r.server.pid);
 	fill(buf, BYTES, 1);
 	for (uint64_t at = 0; at < BYTES;
 	     at += PIECE) /* the agent's while the server stands still */

@@ -387,7 +387,7 @@ static void stop_server_then_kill_dpu(const void *arg)
 {
 	if (!turn_await())
 		return;
-	kill(world.server.pid, SIGSTOP);
+	process_halt(world.server.pid);
 	turn_pass();
 	sleep_ms(300);
 	atomic_store(step, atomic_load(over)); /* 1: it said so while the server stood still */

@@ -193,7 +193,7 @@ static void child_discard_late(const void *arg)
 	start(&cfg);
 	heap_fill(&b, 40 * MIB, 1);
 	CHECK_EQ(soda_sync(b.words, 40 * MIB), 0); /* no write-back is awaited first */
-	CHECK_EQ(kill(heap_world.server.pid, SIGSTOP), 0);
+	process_halt(heap_world.server.pid);
 	soda_free(b.words);
 	for (double end = now_seconds() + 50; !given_up; sleep_ms(10))
 		CHECK(now_seconds() < end, "nobody has given the call up");

@@ -264,7 +264,7 @@ static void during_stopped(const void *arg)
 		if (!turn_await())
 			return;
 		sleep_ms(draw(&state) % 200);
-		kill(w->server.pid, SIGSTOP);
+		process_halt(w->server.pid);
 		sleep_ms(still_ms[round]);
 		kill(w->server.pid, SIGCONT);
 		sleep_ms(100);
@@ -315,7 +315,7 @@ static void during_late(const void *arg)
 	for (int n = pauses(); n > 0; n--) {
 		struct world *w = &worlds[draw(&state) % (unsigned)kind->servers];
 
-		kill(w->server.pid, SIGSTOP);
+		process_halt(w->server.pid);
 		sleep_ms(700);
 		kill(w->server.pid, SIGCONT);
 		sleep_ms(300);

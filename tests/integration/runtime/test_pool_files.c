@@ -186,7 +186,7 @@ static void stop_first(const void *arg)
 	if (!turn_await())
 		return;
 	let_it_learn();
-	kill(worlds[0].server.pid, SIGSTOP);
+	process_halt(worlds[0].server.pid);
 	sleep_ms(3 * SOON_MS * slow);
 	turn_pass();
 	sleep_ms(SOON_MS * slow);
@@ -391,7 +391,7 @@ static void hurt(struct dice *dice, unsigned sound)
 			export(server, "data", 1 + (unsigned)(dice_roll(dice) % 2));
 		world_restart(w);
 	} else {
-		kill(w->server.pid, SIGSTOP);
+		process_halt(w->server.pid);
 		sleep_ms((unsigned)(dice_roll(dice) % 2000));
 		kill(w->server.pid, SIGCONT);
 	}

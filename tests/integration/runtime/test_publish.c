@@ -472,8 +472,7 @@ static void child_no_answer(const void *arg)
 	data = alloc_checked(words * 8);
 	fill(data, 6);
 	CHECK_EQ(soda_sync(data, words * 8), 0);
-	kill(world.server.pid, SIGSTOP);
-	sleep_ms(100); /* until it stands still */
+	process_halt(world.server.pid);
 	expect_refusal(soda_publish(data, "doubt"), -ETIMEDOUT, "same name");
 	CHECK_EQ(touch_signal(data, true), SIGSEGV);
 	expect_refusal(soda_publish(data, "other"), -EALREADY, "doubt");
