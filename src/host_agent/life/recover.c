@@ -134,8 +134,12 @@ static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 				return true;
 			break;
 		case SODA_CHUNK_CLEAN:
-			/* Not BACKED: zeros that were never written, of which no copy is needed. */
-			if (!(w & SODA_CW_BACKED))
+			/*
+			 * Neither: zeros that were never written, of which no copy is needed.  What
+			 * is SENDING for the first time may have been with this server already, and
+			 * be on its way to another, which has another copy or piece.
+			 */
+			if (!(w & (SODA_CW_BACKED | SODA_CW_SENDING)))
 				return false;
 			__attribute__((fallthrough)); /* our pages are the only copy now */
 		case SODA_CHUNK_DIRTY:
