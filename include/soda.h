@@ -104,13 +104,16 @@ struct soda_config {
 #define SODA_SEALED 0x100u /* encrypted and authenticated wherever it leaves the process */
 /*
  * At most one of these: on a pool of servers, the redundancy of this object, whatever
- * SODA_REDUNDANCY says.  What can be computed again needs none; what cannot, lies on n servers, or
- * in pieces on k + m, of different failure domains.
+ * SODA_REDUNDANCY says.  What can be computed again needs none, and where a server's network is the
+ * limit lies in stripes; what cannot, lies on n servers, or in pieces on k + m, of different
+ * failure domains.
  */
 #define SODA_NO_REDUNDANCY 0x10000u
 #define SODA_MIRROR(n) (0x20000u | ((unsigned)(n)&0xfu) << 20) /* n is 2 */
 /* Erasure codes, ec:K+M: k is 2, 4 or 8; m, how many servers may end, 1 or 2. */
 #define SODA_EC(k, m) (0x40000u | ((unsigned)(k)&0xfu) << 20 | ((unsigned)(m)&0xfu) << 24)
+/* Each chunk in k pieces on k servers, without parity (stripe:K): k is 2, 4 or 8. */
+#define SODA_STRIPE(k) SODA_EC(k, 0)
 
 /* Advice for soda_advise(). */
 enum soda_advice {
@@ -195,7 +198,8 @@ SODA_API int soda_init(const struct soda_config *cfg);
 /*
  * An anonymous object in fabric memory, zero-filled and chunk-aligned.
  * flags: 0, or of SODA_SEALED, as all objects where SODA_SEAL is set, and one of
- * SODA_NO_REDUNDANCY, SODA_MIRROR(2) and SODA_EC(k, m), instead of what SODA_REDUNDANCY says.
+ * SODA_NO_REDUNDANCY, SODA_MIRROR(2), SODA_EC(k, m) and SODA_STRIPE(k), instead of what
+ * SODA_REDUNDANCY says.
  * Returns its address; NULL with errno EINVAL (bytes is 0, unknown flags, a chunk too small for k),
  * ENOSPC (over the server's capacity or quota, or redundancy that the servers which can be reached,
  * or their failure domains, cannot give), ENOMEM (no address space; sealed: the page buffer is too

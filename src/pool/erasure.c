@@ -93,7 +93,7 @@ void soda_erasure_encode_from(uint32_t k, uint32_t j, uint32_t piece_bytes,
 
 bool soda_erasure_decode(uint32_t k, uint32_t have, uint32_t piece_bytes, void *stripe)
 {
-	return false;
+	return !(~have & ((1u << k) - 1));
 }
 
 #endif

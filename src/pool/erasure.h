@@ -18,7 +18,7 @@
 enum { SODA_ERASURE_DATA_MAX = 8, SODA_ERASURE_PARITY_MAX = 2 };
 enum { SODA_ERASURE_PIECES_MAX = SODA_ERASURE_DATA_MAX + SODA_ERASURE_PARITY_MAX };
 
-/* Whether this build has ISA-L, without which the functions below may not be called. */
+/* Whether this build has ISA-L, without which there is no parity: nothing may be encoded. */
 bool soda_erasure_built(void);
 /* Make the tables; once, before the other functions. */
 void soda_erasure_start(void);

@@ -46,20 +46,28 @@ bool sim_plan_has_pool(uint64_t seed)
 }
 
 /*
- * In a part of the pools with redundancy objects have erasure codes, and in a part servers are
- * drained; with dice of their own.
+ * In a part of the pools with redundancy objects have erasure codes, in a part they lie in stripes,
+ * and in a part servers are drained; with dice of their own.
  */
 static void offer_codes(uint64_t seed)
 {
 	uint64_t dice = dice_of(seed, 0x436f646573);
-	uint32_t pieces = dice / 100 % 2 ? 4 : 2;
+	uint32_t pieces = dice / 100 % 2 ? 4 : 2, members = pieces;
 
 	plan.drains = plan.mirrored && dice / 10000 % 100 < 40;
-	if (!plan.mirrored || !soda_erasure_built() || dice % 100 >= 40)
+	if (!plan.mirrored || dice % 100 >= 55)
 		return;
-	soda_erasure_start();
-	plan.code = pieces == 4 ? "ec:4+2" : "ec:2+1";
-	plan.servers = (pieces == 4 ? 6 : 3) + (unsigned)(dice / 1000 % 10 < 7);
+	if (dice % 100 >= 40) {
+		plan.code = pieces == 4 ? "stripe:4" : "stripe:2";
+		plan.one_at_a_time = false; /* each one that dies is one too many */
+	} else if (soda_erasure_built()) {
+		soda_erasure_start();
+		plan.code = pieces == 4 ? "ec:4+2" : "ec:2+1";
+		members += pieces / 2;
+	} else {
+		return;
+	}
+	plan.servers = members + (unsigned)(dice / 1000 % 10 < 7);
 	if (plan.chunk_bytes < pieces * 4096)
 		plan.chunk_bytes = pieces * 4096;
 }

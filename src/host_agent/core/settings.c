@@ -18,14 +18,17 @@
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
 static const char *const mechanisms[] = { "auto", "copy", "own", NULL };
 static const char *const on_errors[] = { "default", "sigbus", "abort", "wait", NULL };
-static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:2+2", "ec:4+1",
-					    "ec:4+2", "ec:8+1",	  "ec:8+2", NULL };
+static const char *const redundancies[] = { "none",	"mirror:2", "ec:2+1",	"ec:2+2",
+					    "ec:4+1",	"ec:4+2",   "ec:8+1",	"ec:8+2",
+					    "stripe:2", "stripe:4", "stripe:8", NULL };
 
 const struct soda_code soda_codes[SODA_REDUNDANCIES] = {
-	{ "none", 1, 0 },   { "mirror:2", SODA_COPIES, 0 },
-	{ "ec:2+1", 3, 2 }, { "ec:2+2", 4, 2 },
-	{ "ec:4+1", 5, 4 }, { "ec:4+2", 6, 4 },
-	{ "ec:8+1", 9, 8 }, { "ec:8+2", 10, 8 },
+	{ "none", 1, 0 },     { "mirror:2", SODA_COPIES, 0 },
+	{ "ec:2+1", 3, 2 },   { "ec:2+2", 4, 2 },
+	{ "ec:4+1", 5, 4 },   { "ec:4+2", 6, 4 },
+	{ "ec:8+1", 9, 8 },   { "ec:8+2", 10, 8 },
+	{ "stripe:2", 2, 2 }, { "stripe:4", 4, 4 },
+	{ "stripe:8", 8, 8 },
 };
 static const char *const levels[] = { "off", "error", "warning", "info", "debug", NULL };
 
@@ -84,7 +87,9 @@ static const struct soda_option options[] = {
 	  redundancies, 0,
 	  "On a pool of servers: on how many of them each slab lies. none: on one; mirror:2: on "
 	  "two, and nothing is lost when one of them ends; ec:K+M: in K pieces and M of parity, "
-	  "each on a server of its own, and nothing is lost when M of them end." },
+	  "each on a server of its own, and nothing is lost when M of them end; stripe:K: in K "
+	  "pieces without parity, so that a chunk comes from K servers at once, and is lost with "
+	  "any of them." },
 	{ "rebuild-rate", 0, "SODA_REBUILD_RATE", SODA_OPT_SIZE, AT(rebuild_rate), "SIZE", "128M",
 	  1u << 20, 1ull << 40, NULL, 0,
 	  "With redundancy: how many bytes a second are copied at most to have all copies "
@@ -340,7 +345,7 @@ int soda_code_check(const struct soda_code *code, uint32_t servers, uint64_t chu
 				      what, code->name, code->members, servers);
 	if (!code->pieces)
 		return 0;
-	if (!soda_erasure_built())
+	if (code->members > code->pieces && !soda_erasure_built())
 		return soda_conf_fail(err, -ENOTSUP,
 				      "%s: %s: this build of SODA has no ISA-L (libisal-dev); "
 				      "mirror:2 needs none",

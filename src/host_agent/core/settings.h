@@ -18,8 +18,8 @@ enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANIS
 enum soda_redundancy {
 	SODA_REDUNDANCY_NONE,
 	SODA_REDUNDANCY_MIRROR,
-	SODA_REDUNDANCY_CODES, /* this and what follows: erasure codes */
-	SODA_REDUNDANCIES = SODA_REDUNDANCY_CODES + 6,
+	SODA_REDUNDANCY_CODES, /* this and what follows: chunks in pieces, with parity or without */
+	SODA_REDUNDANCIES = SODA_REDUNDANCY_CODES + 9,
 };
 
 /* By enum soda_redundancy: on how many servers a slab lies, and how many pieces of data a chunk

@@ -408,7 +408,7 @@ static int check_domains(const struct soda_candidate *members, const struct soda
 {
 	uint32_t domains = soda_placement_domains(members, soda_members());
 
-	if (domains >= code->members)
+	if (domains >= code->members || code->members == code->pieces)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
 		 "%s needs servers in %u failure domains (--domain), and those lie in %u",
@@ -859,8 +859,9 @@ static int decide_redundancy(uint32_t *flags, enum soda_redundancy *redundancy_p
 		r++;
 	if (r == SODA_REDUNDANCIES) {
 		snprintf(why->text, sizeof(why->text),
-			 "soda_alloc: flags 0x%x: of SODA_NO_REDUNDANCY, SODA_MIRROR(%d) and "
-			 "SODA_EC(k, m), k 2, 4 or 8 and m 1 or 2, at most one, and nothing else",
+			 "soda_alloc: flags 0x%x: of SODA_NO_REDUNDANCY, SODA_MIRROR(%d), "
+			 "SODA_EC(k, m) and SODA_STRIPE(k), k 2, 4 or 8 and m 1 or 2, at most one, "
+			 "and nothing else",
 			 wanted, SODA_COPIES);
 		return -EINVAL;
 	}

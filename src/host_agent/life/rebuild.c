@@ -73,7 +73,8 @@ int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *mem
 		ret = soda_calls_open_region(copy, why);
 		if (!ret) {
 			soda_link_took(copy->link, bytes);
-			soda_placement_exclude(members, soda_members(), members[i].domain);
+			if (soda_copies_apart(r))
+				soda_placement_exclude(members, soda_members(), members[i].domain);
 			atomic_store(&r->copy_on[k], (uint8_t)(i + 1));
 			atomic_store(&r->copy[k], copy);
 			return 0;
@@ -211,7 +212,7 @@ static int free_place(const struct soda_region *r, uint32_t k)
 static void exclude_copies(const struct soda_region *r, int k, struct soda_candidate *members)
 {
 	uint64_t copies = soda_copies(r);
-	uint32_t n = soda_members();
+	uint32_t n = soda_copies_apart(r) ? soda_members() : 0;
 
 	for (int other = 0; other < (int)soda_copy_places(r); other++)
 		if (other != k && soda_copy_is_written(copies, (uint32_t)other))

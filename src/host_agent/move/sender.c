@@ -780,7 +780,7 @@ static bool is_whole(const struct soda_region *r, const struct soda_sending *op)
 static bool goes_on(const struct soda_sender *s, const struct soda_region *r,
 		    const struct soda_sending *op)
 {
-	if (r->pieces && !(soda_conn_codes(s->conn) && is_whole(r, op)))
+	if (r->pieces && !(r->parities && soda_conn_codes(s->conn) && is_whole(r, op)))
 		return false;
 	return soda_copies(r) && soda_copies_next(r, op->done | 1u << op->copy_k) >= 0;
 }
@@ -1059,8 +1059,7 @@ static int seal(struct soda_sender *s, struct outgoing *out)
 	out->sealed = soda_sealing_slot_take();
 	if (!out->sealed)
 		return -EAGAIN;
-	if (r->pieces) /* parity is of all of the chunk's ciphertext, and nobody keeps the old one
-			*/
+	if (r->parities) /* of all of the chunk's ciphertext, and nobody keeps the old one */
 		out->mask = soda_blocks_all();
 	if (!out->unreadable)
 		n = soda_sealing_seal(s->station, r, out->id, out->mask,
@@ -1088,7 +1087,7 @@ static void widen(const struct soda_sender *s, struct outgoing *out)
 	const struct soda_region *r = soda_region_of(out->id);
 	uint32_t dirty = (uint32_t)__builtin_popcount(out->mask) << soda_agent.block_shift;
 
-	if (r->pieces && soda_conn_codes(s->conn) &&
+	if (r->parities && soda_conn_codes(s->conn) &&
 	    dirty + r->parities * soda_stripe_piece_bytes(r) > soda_chunk_bytes())
 		out->mask = soda_blocks_all();
 }

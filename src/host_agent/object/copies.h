@@ -23,7 +23,8 @@
  *
  * With erasure codes (ec:K+M, object/stripe.h) a copy is what has one piece of each chunk: there
  * are K + M of them, a chunk is read from K, and the last K current ones never become stale.  Each
- * piece has two places, k and k + K + M, and moves from the one to the other.
+ * piece has two places, k and k + K + M, and moves from the one to the other.  A slab in stripes
+ * (stripe:K) has no parity: all K are needed, and none ever becomes stale.
  *
  * AS: async-signal-safe; all functions here are.
  */
@@ -44,6 +45,12 @@ static const uint64_t SODA_COPIES_WRITTEN = 1ull << 32; /* likewise */
 static inline uint64_t soda_copies_first(uint32_t n)
 {
 	return ((1ull << n) - 1) * (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN);
+}
+
+/* Whether each is to survive the others' failure domains: those of a stripe are no copies. */
+static inline bool soda_copies_apart(const struct soda_region *r)
+{
+	return r->parities || !r->pieces;
 }
 
 /* How many current ones the slab cannot be read without. */

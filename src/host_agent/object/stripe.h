@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The chunks of slabs with erasure codes (ec:K+M): each is a stripe of its own, of K pieces of data
- * and M of parity (pool/erasure.h), and piece i lies on the server of the slab's copy i, at the
- * chunk's number times a piece's size.  What lies behind a slab's end is zeros.
+ * The chunks of slabs with erasure codes (ec:K+M) or in stripes (stripe:K, where M is 0): each is a
+ * stripe of its own, of K pieces of data and M of parity (pool/erasure.h), and piece i lies on the
+ * server of the slab's copy i, at the chunk's number times a piece's size.  What lies behind a
+ * slab's end is zeros.
  *
  * Memory for stripes is reserved at the start: a fault, and a sender, take a place of it.
  *
@@ -40,8 +41,8 @@ static inline uint64_t soda_stripe_offset_of(const struct soda_region *r, uint32
 uint64_t soda_stripe_region_bytes(const struct soda_region *r);
 
 /*
- * Reserve the memory, unless it is there; before the first object with erasure codes, with
- * api_lock.  0, -ENOMEM; -ENOTSUP: this build has no ISA-L.
+ * Reserve the memory, unless it is there; before the first object in pieces, with api_lock.  0 or
+ * -ENOMEM.
  */
 int soda_stripes_start(void);
 

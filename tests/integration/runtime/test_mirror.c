@@ -21,11 +21,11 @@
 enum { SERVERS_MAX = 7, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
 enum { PAGES = BYTES / PAGE, SLOW_MS = 20 };
 
-/* One server more than a slab lies on, and how many of these may be lost. */
+/* One server more than a slab lies on, and how many of these may be lost; of stripes none. */
 static const struct kind {
 	const char *name;
 	int servers, losses;
-} kinds[] = { { "mirror:2", 3, 1 }, { "ec:2+1", 4, 1 }, { "ec:4+2", 7, 2 } };
+} kinds[] = { { "mirror:2", 3, 1 }, { "ec:2+1", 4, 1 }, { "ec:4+2", 7, 2 }, { "stripe:4", 5, 0 } };
 
 static const struct kind *kind = kinds;
 static int killed; /* servers at a time */
@@ -719,6 +719,69 @@ static void test_spoilt_beyond(void **state)
 	close_pool();
 }
 
+/* A server stands still and goes on: what asks it waits, and nothing is given up or lost. */
+static void child_waits(const void *arg)
+{
+	start_load(3);
+	run_load();
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	CHECK_EQ(soda_advise(load.p, BYTES, SODA_COLD), 0);
+	verify_all();
+	CHECK_EQ(stats_now().copies_expelled, 0);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_waits(const void *arg)
+{
+	if (!turn_await())
+		return;
+	for (int i = 0; i < 2; i++) {
+		sleep_ms(200);
+		process_halt(worlds[2 * i].server.pid);
+		sleep_ms(i ? 2500 : 700);
+		kill(worlds[2 * i].server.pid, SIGCONT);
+	}
+	turn_pass();
+}
+
+static void test_waited_for(void **state)
+{
+	struct trial t = { .child = child_waits, .during = during_waits };
+	struct outcome out;
+
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool();
+}
+
+/* Fewer servers than a chunk has pieces: refused, with the numbers. */
+static void child_few(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+
+	setenv("SODA_REDUNDANCY", kind->name, 1);
+	cfg.server = front.address;
+	CHECK(soda_init(&cfg) < 0);
+	CHECK(strstr(soda_last_error(), "stripe:4 needs 4 servers or more"), "%s",
+	      soda_last_error());
+	setenv("SODA_REDUNDANCY", "none", 1);
+	CHECK_EQ(soda_init(&cfg), 0);
+	CHECK(!soda_alloc(BYTES, SODA_STRIPE(4)));
+	CHECK_EQ(errno, ENOTSUP);
+	CHECK(!soda_alloc(BYTES, SODA_STRIPE(3)));
+	CHECK_EQ(errno, EINVAL);
+	CHECK(soda_alloc(BYTES, SODA_STRIPE(2)), "%s", soda_last_error());
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_few_servers(void **state)
+{
+	open_pool_of(3);
+	expect_passes(child_few, NULL);
+	close_pool();
+}
+
 /* An object whose last chunk is one page: of pieces of it that lie behind that there is nothing. */
 static void child_part(const void *arg)
 {
@@ -756,7 +819,16 @@ int main(void)
 		cmocka_unit_test(test_part),	      cmocka_unit_test(test_sent_once),
 	};
 
+	/* nobody has another copy: what a server has is waited for, and lost with it */
+	const struct CMUnitTest of_stripes[] = {
+		cmocka_unit_test(test_waited_for),  cmocka_unit_test(test_both_lost),
+		cmocka_unit_test(test_part),	    cmocka_unit_test(test_spoilt_beyond),
+		cmocka_unit_test(test_few_servers),
+	};
+
 	choose_kind();
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY"));
+	if (!kind->losses)
+		return cmocka_run_group_tests_name("stripes", of_stripes, NULL, NULL);
 	return cmocka_run_group_tests_name("mirror", tests, NULL, NULL);
 }

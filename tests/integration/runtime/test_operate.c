@@ -284,11 +284,11 @@ static void test_domains(void **state)
 	close_pool();
 }
 
-/* All in one domain: refused with the numbers, and without redundancy all is well. */
+/* All in one domain: refused with the numbers; without redundancy, and of stripes, all is well. */
 static void child_one_domain(const void *arg)
 {
 	start_program(arg);
-	if (!strcmp(arg, "none")) {
+	if (strcmp(arg, "mirror:2")) {
 		soda_free(alloc_checked(BYTES));
 	} else {
 		CHECK(!soda_alloc(BYTES, 0));
@@ -308,6 +308,7 @@ static void test_one_domain(void **state)
 	open_pool(domains);
 	expect_passes(child_one_domain, "mirror:2");
 	expect_passes(child_one_domain, "none");
+	expect_passes(child_one_domain, "stripe:4");
 	close_pool();
 }
 
@@ -561,10 +562,11 @@ static void test_drained(void **state)
 	static const struct kind kinds[] = { { 0, false },
 					     { SODA_MIRROR(2), false },
 					     { SODA_MIRROR(2), true },
+					     { SODA_STRIPE(2), false },
 					     { SODA_EC(2, 1), false },
 					     { SODA_EC(2, 1), true } };
 
-	for (int i = 0; i < (CODES ? 5 : 3); i++) {
+	for (int i = 0; i < (CODES ? 6 : 4); i++) {
 		struct trial t = { .child = child_drained,
 				   .during = during_drained,
 				   .arg = &kinds[i] };

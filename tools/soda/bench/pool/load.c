@@ -129,10 +129,11 @@ static int complain(const char *what)
 	return 1;
 }
 
-/* A server gives memory in pieces of 2M: with erasure codes each has so much of a slab, or more. */
+/* A server gives memory in pieces of 2M: where chunks are in pieces each has so much of a slab. */
 static uint64_t slab_mib(const struct soda_bench_pool_plan *plan)
 {
-	uint64_t step = strncmp(plan->redundancy, "ec:", 3) ? 2 : 16;
+	bool whole = !strcmp(plan->redundancy, "none") || !strcmp(plan->redundancy, "mirror:2");
+	uint64_t step = whole ? 2 : 16;
 	uint64_t mib = (plan->bytes / 16 >> 20) / step * step;
 
 	return mib < step ? step : mib > 64 ? 64 : mib;

@@ -32,10 +32,11 @@ enum { RAND, RMW, SEQ, READY_MS = 300000, RESTART_MS = 1000, STOPPED_MS = 2500 }
 enum { PAUSED_MS = 700, BETWEEN_MS = 300, BUSY_MAX = 64 };
 
 static const char *const patterns[] = { "rand", "rmw", "seq", NULL };
-static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:2+2", "ec:4+1",
-					    "ec:4+2", "ec:8+1",	  "ec:8+2", NULL };
+static const char *const redundancies[] = { "none",	"mirror:2", "ec:2+1",	"ec:2+2",
+					    "ec:4+1",	"ec:4+2",   "ec:8+1",	"ec:8+2",
+					    "stripe:2", "stripe:4", "stripe:8", NULL };
 /* How many servers each needs. */
-static const uint32_t servers_of[] = { 1, 2, 3, 4, 5, 6, 9, 10 };
+static const uint32_t servers_of[] = { 1, 2, 3, 4, 5, 6, 9, 10, 2, 4, 8 };
 
 struct options {
 	uint32_t servers, redundancy, threads, pattern, kills, stops, pauses, delay_ms, busy,
@@ -586,6 +587,14 @@ static int run(void *arg, const struct soda_bench_guarded *guarded)
 	return err ? SODA_EXIT_FAILED : SODA_EXIT_OK;
 }
 
+/* Whether the program goes on with one server less. */
+static bool survives(const struct options *opt)
+{
+	const char *kind = redundancies[opt->redundancy];
+
+	return strcmp(kind, "none") && strncmp(kind, "stripe:", strlen("stripe:"));
+}
+
 static int check(const struct options *opt)
 {
 	const char *wrong = NULL;
@@ -597,9 +606,9 @@ static int check(const struct options *opt)
 		wrong = few;
 	else if (opt->chunk & (opt->chunk - 1))
 		wrong = "--chunk must be a power of two";
-	else if ((opt->kills || opt->stops) && !opt->redundancy)
-		wrong = "--kill and --stop need --redundancy: without it what the server has is "
-			"lost";
+	else if ((opt->kills || opt->stops) && !survives(opt))
+		wrong = "--kill and --stop need --redundancy mirror:2 or ec:K+M: without it what "
+			"the server has is lost";
 	else if (opt->link && opt->kills)
 		wrong = "--link and --kill: a server's link goes with it";
 	else if (opt->delay_ms && opt->agent)
