@@ -206,12 +206,37 @@ static int open_memfd(const struct soda_store *store, uint64_t bytes, bool freez
 	return r;
 }
 
+/*
+ * Anonymous memory, from a 2 MiB boundary on and with nothing mapped at either end.  Next to other
+ * such memory Linux would make one mapping of both, for which it needs the lock of the pages there
+ * while it holds that of the address space: where they are just being made huge, or moved (Linux
+ * 6.18: khugepaged, compaction), an OPEN kept all threads of the server waiting for a second and
+ * more, and programs took the server for silent.
+ */
+static uint8_t *map_apart(size_t bytes)
+{
+	const uintptr_t block = SODA_STORE_BLOCK;
+	size_t room = bytes + block + 4096;
+	char *p = mmap(NULL, room, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t before;
+
+	if (p == MAP_FAILED)
+		return MAP_FAILED;
+	before = -(uintptr_t)p % block;
+	if (before)
+		munmap(p, before);
+	munmap(p + before + bytes, room - before - bytes);
+	return (uint8_t *)p + before;
+}
+
 static int map_memory(const struct soda_store *store, struct soda_memory *memory)
 {
 	size_t bytes = memory->backing_bytes + memory->dirty_bytes;
-	int flags = memory->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
 
-	memory->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, memory->fd, 0);
+	memory->map = memory->fd < 0 ? map_apart(bytes)
+				     : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+					    memory->fd, 0);
 	if (memory->map == MAP_FAILED)
 		return store->hugepages ? -errno : -ENFILE; /* else it is the number of mappings */
 	if (memory->dirty_bytes)

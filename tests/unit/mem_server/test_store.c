@@ -68,6 +68,27 @@ static void check_capacity(void **state)
 	assert_int_equal(soda_store_free_bytes(&store), 16 * MIB);
 }
 
+/* What lies side by side Linux makes one mapping of, which can take a second (map_apart()). */
+static void check_apart(void **state)
+{
+	const struct soda_memory_options opt = { .bytes = 2 * MIB, .unshared = true };
+	struct soda_memory m[8];
+
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(soda_memory_create(&store, &opt, &m[i], &why), 0);
+		assert_int_equal((uintptr_t)m[i].map % (2 * MIB), 0);
+		m[i].map[0] = m[i].map[2 * MIB - 1] = (uint8_t)i;
+		for (int j = 0; j < i; j++) {
+			assert_ptr_not_equal(m[i].map + 2 * MIB, m[j].map);
+			assert_ptr_not_equal(m[j].map + 2 * MIB, m[i].map);
+			assert_int_equal(m[j].map[0], j);
+		}
+	}
+	for (int i = 0; i < 8; i++)
+		soda_memory_destroy(&store, &m[i], NULL);
+	assert_int_equal(store.used, 0);
+}
+
 static void check_quota(void **state)
 {
 	struct soda_account account = { .quota = 4 * MIB }, free_account = { .quota = 0 };
@@ -266,6 +287,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(check_costs, set_up),
 		cmocka_unit_test_setup(check_capacity, set_up),
+		cmocka_unit_test_setup(check_apart, set_up),
 		cmocka_unit_test_setup(check_quota, set_up),
 		cmocka_unit_test_setup(check_no_memory_left, set_up),
 		cmocka_unit_test_setup(check_populated, set_up),
