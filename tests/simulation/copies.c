@@ -91,7 +91,7 @@ bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word
 		return false;
 	if (!places->sealed)
 		memcpy(word_p, page + at, sizeof(*word_p));
-	else if (!sim_seal_read(page, (uint32_t)(places->offset / 4096), at, word_p))
+	else if (!sim_seal_read(page, places->block, at, word_p))
 		sim_fail("PLAINTEXT: what %s has of region %u at %llu is nothing that the host has "
 			 "sealed",
 			 sim_net_name(places->copy[k].server), places->copy[k].region,
@@ -119,14 +119,33 @@ static bool stripe_of(const struct sim_object *o, size_t cell, const struct sim_
 	return true;
 }
 
-/* Copy k has parity of what was stored. */
+/* The same of a sealed object, as servers have them. false: no server that lives has one of them.
+ */
+static bool sealed_stripe_of(const struct sim_places *places, uint64_t words[SIM_PIECES])
+{
+	uint32_t found = 0;
+
+	for (unsigned k = 0; k < places->n; k++) {
+		unsigned piece = places->copy[k].piece;
+		const char *page = piece < places->pieces ? sim_copies_page(places, k) : NULL;
+
+		if (!page)
+			continue;
+		memcpy(&words[piece], page + (places->offset & 4095), sizeof(words[piece]));
+		found |= 1u << piece;
+	}
+	return found == (1u << places->pieces) - 1 && !sim_seal_was_chunk_changed(places);
+}
+
+/* Copy k has parity of what was stored; of a sealed object, of what the servers have. */
 static void check_parity(const struct sim_object *o, size_t cell, const struct sim_places *places,
 			 unsigned k)
 {
 	const char *page = sim_copies_page(places, k);
 	uint64_t words[SIM_PIECES], has, should;
 
-	if (!page || !stripe_of(o, cell, places, words))
+	if (!page ||
+	    !(places->sealed ? sealed_stripe_of(places, words) : stripe_of(o, cell, places, words)))
 		return;
 	memcpy(&has, page + (places->offset & 4095), sizeof(has));
 	soda_erasure_encode(places->pieces, places->copy[k].piece - places->pieces, sizeof(should),

@@ -558,7 +558,7 @@ static void set_pieces(struct sim_places *places, const struct soda_region *r)
 
 struct sim_places sim_host_places(const void *addr)
 {
-	struct sim_places places = { .n = 0, .pieces = 1 };
+	struct sim_places places = { .n = 0, .pieces = 1, .piece_bytes = soda_chunk_bytes() };
 	struct soda_region *r;
 	uint64_t copies;
 
@@ -572,6 +572,7 @@ struct sim_places sim_host_places(const void *addr)
 		set_place(&places, 0, r, true);
 	if (r)
 		places.offset = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
+	places.block = (uint32_t)(places.offset / PAGE);
 	if (r && r->pieces)
 		set_pieces(&places, r);
 	places.sealed = r && r->sealing;

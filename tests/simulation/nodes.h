@@ -44,11 +44,12 @@ struct sim_places {
 	/* In the object; with erasure codes in the regions that have that piece. */
 	uint64_t offset;
 	uint64_t data_at; /* where the object begins in its region: a sealed file's has a table */
-	/* With erasure codes: how many pieces of data a chunk has (else 1), the bytes of one, and
-	   in which one the address lies. */
+	/* How many pieces of data a chunk has, the bytes of one, and in which one the address lies;
+	   without erasure codes 1, a chunk's and 0. */
 	unsigned pieces, piece;
 	uint32_t piece_bytes;
 	bool sealed;
+	uint32_t block; /* as which the page is sealed */
 	/* Where there are copies: nothing of the chunk is dirty or under way, so all have it. */
 	bool settled;
 };

@@ -103,7 +103,7 @@ static void offer_sealing(uint64_t seed)
 {
 	uint64_t dice = dice_of(seed, 0x5365616c);
 
-	if (plan.code || dice % 100 >= (plan.mirrored ? 40 : 15))
+	if (dice % 100 >= (plan.mirrored ? 40 : 15))
 		return;
 	plan.sealed = dice / 100 % 2 ? 100 : 50;
 	plan.buffer_chunks += 4; /* places for what has been sealed */

@@ -755,6 +755,76 @@ static void test_waited_for(void **state)
 	close_pool();
 }
 
+/*
+ * Chunks are written for the first time, and one server has its pieces while another stands still:
+ * the first one loses its memory then.  It gets them again.
+ */
+enum { FIRST_PAGES = 12 * 256 };
+
+static void sync_meanwhile(void *arg, unsigned index)
+{
+	if (index == 0) {
+		soda_sync(load.p, FIRST_PAGES * PAGE);
+		return;
+	}
+	sleep_ms(200);
+	turn_pass();
+	turn_await(); /* one has lost its memory, and the other goes on */
+}
+
+static void child_first(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+
+	setenv("SODA_REDUNDANCY", kind->name, 1);
+	setenv("SODA_SLAB", "2M", 1); /* each with another order of its pieces */
+	cfg.server = front.address;
+	cfg.buffer = "32M";
+	cfg.fault_timeout_ms = 20000;
+	start(&cfg);
+	load.version = calloc(PAGES, sizeof(*load.version));
+	load.p = alloc_checked(FIRST_PAGES * PAGE);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone"); /* one stands still */
+	for (uint32_t page = 0; page < FIRST_PAGES; page++)
+		touch(&load, 0, page, true);
+	run_threads(2, sync_meanwhile, NULL);
+	CHECK_EQ(soda_sync(load.p, FIRST_PAGES * PAGE), 0);
+	CHECK_EQ(soda_advise(load.p, FIRST_PAGES * PAGE, SODA_COLD), 0);
+	for (uint32_t page = 0; page < FIRST_PAGES; page++)
+		touch(&load, 0, page, false);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_first(const void *arg)
+{
+	if (!turn_await())
+		return;
+	process_halt(worlds[3].server.pid);
+	turn_pass();
+	if (turn_await()) {
+		world_kill(&worlds[0]);
+		world_restart(&worlds[0]);
+		sleep_ms(300);
+	}
+	kill(worlds[3].server.pid, SIGCONT);
+	turn_pass();
+}
+
+static void test_first_sent(void **state)
+{
+	struct trial t = { .child = child_first, .during = during_first };
+	struct outcome out;
+
+	for (int round = 0; round < 3;
+	     round++) { /* by chance some slab has its pieces in that order */
+		open_pool_of(4);
+		trial_run(&t, &out);
+		expect_exit(&out, 0);
+		close_pool();
+	}
+}
+
 /* Fewer servers than a chunk has pieces: refused, with the numbers. */
 static void child_few(const void *arg)
 {
@@ -821,9 +891,9 @@ int main(void)
 
 	/* nobody has another copy: what a server has is waited for, and lost with it */
 	const struct CMUnitTest of_stripes[] = {
-		cmocka_unit_test(test_waited_for),  cmocka_unit_test(test_both_lost),
-		cmocka_unit_test(test_part),	    cmocka_unit_test(test_spoilt_beyond),
-		cmocka_unit_test(test_few_servers),
+		cmocka_unit_test(test_waited_for), cmocka_unit_test(test_both_lost),
+		cmocka_unit_test(test_part),	   cmocka_unit_test(test_spoilt_beyond),
+		cmocka_unit_test(test_first_sent), cmocka_unit_test(test_few_servers),
 	};
 
 	choose_kind();

@@ -138,8 +138,8 @@ bool sim_seal_was_chunk_changed(const struct sim_places *places)
 	for (unsigned i = 0; i < changes_n; i++)
 		for (unsigned k = 0; k < places->n; k++)
 			if (is_copy(&changes[i], places, k) &&
-			    changes[i].offset / plan.chunk_bytes ==
-				    places->offset / plan.chunk_bytes)
+			    changes[i].offset / places->piece_bytes ==
+				    places->offset / places->piece_bytes)
 				return true;
 	return false;
 }
