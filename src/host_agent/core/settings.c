@@ -345,7 +345,7 @@ int soda_code_check(const struct soda_code *code, uint32_t servers, uint64_t chu
 				      what, code->name, code->members, servers);
 	if (!code->pieces)
 		return 0;
-	if (code->members > code->pieces && !soda_erasure_built())
+	if (soda_code_survives(code) && !soda_erasure_built())
 		return soda_conf_fail(err, -ENOTSUP,
 				      "%s: %s: this build of SODA has no ISA-L (libisal-dev); "
 				      "mirror:2 needs none",

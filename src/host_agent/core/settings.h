@@ -29,6 +29,11 @@ struct soda_code {
 	uint8_t members, pieces;
 };
 extern const struct soda_code soda_codes[SODA_REDUNDANCIES];
+/* Whether one of the members may end with nothing lost. */
+static inline bool soda_code_survives(const struct soda_code *code)
+{
+	return code->members > (code->pieces ? code->pieces : 1);
+}
 /*
  * Whether so many servers, chunks of that size and this build give it.  0; -EINVAL: a chunk is too
  * small; -ENOTSUP: too few servers, or no ISA-L; *err says it, and begins with `what`.

@@ -408,7 +408,7 @@ static int check_domains(const struct soda_candidate *members, const struct soda
 {
 	uint32_t domains = soda_placement_domains(members, soda_members());
 
-	if (domains >= code->members || code->members == code->pieces)
+	if (domains >= code->members || !soda_code_survives(code))
 		return 0;
 	snprintf(why->text, sizeof(why->text),
 		 "%s needs servers in %u failure domains (--domain), and those lie in %u",
@@ -724,7 +724,7 @@ static int create_copied(const struct site *site, const char *file, uint64_t byt
 	r->flags = flags & ~(uint32_t)SODA_SEALED;
 	r->bytes = bytes;
 	r->file = strdup(file);
-	r->copies_wanted = site->redundancy == SODA_REDUNDANCY_NONE ? 1 : SODA_COPIES;
+	r->copies_wanted = soda_code_survives(&soda_codes[site->redundancy]) ? SODA_COPIES : 1;
 	r->sealed_file = flags & SODA_SEALED;
 	if (r->sealed_file)
 		forget_file(r);

@@ -204,16 +204,16 @@ static void run_case(void (*child)(const void *), void (*during)(const void *), 
 /* The pool's list begins with server 0, so that it serves. */
 static void test_killed(void **state)
 {
-	static const char *const redundancy[] = { NULL, "mirror:2" };
+	static const char *const redundancy[] = { NULL, "stripe:2", "mirror:2" };
 	struct outcome out;
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		open_pool();
 		for (unsigned server = 0; server < SERVERS; server++)
 			export(server, "data", 1);
 		run_case(child_scans, kill_first, redundancy[i], &out);
 		expect_exit(&out, 0);
-		if (!i)
+		if (i < 2) /* it was open on the first alone */
 			expect_says(&out, "which has the same content");
 		world_restart(&worlds[0]);
 		close_pool(7);
