@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/limits.h"
 #include "base/lock.h"
 #include "transport/api/rawsys.h"
@@ -39,6 +40,15 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 	return 0;
 }
 
+/*
+ * A failure of the socket is one of the connection, also where the kernel says that a record of TLS
+ * was changed on its way (EBADMSG), or is none of data (EIO): it is no answer of the server's.
+ */
+static int failure(long err)
+{
+	return soda_connection_lost((int)err) ? (int)err : -EPROTO;
+}
+
 /* One receive. 1: something came; 0: nothing there; negative errno. */
 static int receive(struct tcp_data *c, int flags)
 {
@@ -57,7 +67,7 @@ static int receive(struct tcp_data *c, int flags)
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (n <= 0)
-		return n < 0 ? (int)n : -ECONNRESET;
+		return n < 0 ? failure(n) : -ECONNRESET;
 	c->more = (size_t)n == total;
 	ret = soda_tcp_queue_received(&c->q, (size_t)n);
 	return ret < 0 ? ret : 1;
@@ -104,7 +114,7 @@ static int data_flush(struct soda_conn *conn, bool polling)
 			if (ret < 0)
 				return ret;
 		} else if (n != -EINTR) {
-			return n == -EPIPE ? -ECONNRESET : (int)n;
+			return n == -EPIPE ? -ECONNRESET : failure(n);
 		}
 	}
 	return 0;
@@ -122,7 +132,7 @@ static int check_idle(struct tcp_data *c)
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (n < 0)
-		return (int)n;
+		return failure(n);
 	return n == 0 ? -ECONNRESET : -EPROTO;
 }
 
