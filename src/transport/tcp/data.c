@@ -9,10 +9,10 @@
  * ring bound to one thread (DEFER_TASKRUN), which this interface does not ask of
  * its callers, saved 3 to 8 %.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/failure.h"
 #include "base/limits.h"
 #include "base/lock.h"
 #include "transport/api/rawsys.h"
@@ -41,12 +41,12 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 }
 
 /*
- * A failure of the socket is one of the connection, also where the kernel says that a record of TLS
- * was changed on its way (EBADMSG), or is none of data (EIO): it is no answer of the server's.
+ * A record of TLS that was changed on its way (EBADMSG), or that is none of data (EIO), is no
+ * answer of the server's, but the end of the connection.
  */
 static int failure(long err)
 {
-	return soda_connection_lost((int)err) ? (int)err : -EPROTO;
+	return err == -EBADMSG || err == -EIO ? -EPROTO : (int)err;
 }
 
 /* One receive. 1: something came; 0: nothing there; negative errno. */
