@@ -203,8 +203,8 @@ int server_stop(struct server *server)
 	return status;
 }
 
-/* Whether the thread is stopped, or has ended. */
-static bool thread_stands(pid_t pid, const char *tid)
+/* Of a thread, as ps(1) shows it; 0: it has ended. */
+static char state_of(pid_t pid, const char *tid)
 {
 	char path[64], text[512], *state;
 	ssize_t n;
@@ -213,37 +213,44 @@ static bool thread_stands(pid_t pid, const char *tid)
 	snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", pid, tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return true;
+		return 0;
 	n = read(fd, text, sizeof(text) - 1);
 	close(fd);
-	if (n <= 0)
-		return true;
-	text[n] = '\0';
+	text[n < 0 ? 0 : n] = '\0';
 	state = strrchr(text, ')'); /* of its name, in which anything may be */
-	return state && state[1] == ' ' && (state[2] == 'T' || state[2] == 'Z');
+	return state && state[1] ? state[2] : 0;
 }
 
-static bool process_stands(pid_t pid)
+static bool is_awake(char state)
 {
-	char path[64];
+	return state && !strchr("TZX", state);
+}
+
+static bool has_awake(pid_t pid)
+{
 	struct dirent *at;
-	bool stands = true;
+	bool awake = false;
+	char path[64];
 	DIR *threads;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	threads = opendir(path);
-	while (threads && stands && (at = readdir(threads)))
-		stands = at->d_name[0] == '.' || thread_stands(pid, at->d_name);
+	while (threads && !awake && (at = readdir(threads)))
+		awake = at->d_name[0] != '.' && is_awake(state_of(pid, at->d_name));
 	if (threads)
 		closedir(threads);
-	return stands;
+	return awake;
 }
 
-void process_halt(pid_t pid)
+bool process_halt(pid_t pid)
 {
+	char leader[24];
+
 	kill(pid, SIGSTOP);
-	for (int i = 0; i < LOOKS * 10 && !process_stands(pid); i++)
+	for (int i = 0; i < LOOKS * 10 && has_awake(pid); i++)
 		usleep(1000);
+	snprintf(leader, sizeof(leader), "%d", pid);
+	return state_of(pid, leader) == 'T';
 }
 
 void server_kill(struct server *server)

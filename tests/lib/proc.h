@@ -46,8 +46,9 @@ void server_kill(struct server *server);
 /*
  * SIGSTOP, and wait until each of its threads stands: after kill() they go on for a while, longer
  * than a program needs to have an answer of them that it is to miss.  SIGCONT lets it go on.
+ * false: it has ended.
  */
-void process_halt(pid_t pid);
+bool process_halt(pid_t pid);
 
 /* All that it has logged so far; a static buffer. */
 const char *server_log(const struct server *server);

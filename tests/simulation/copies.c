@@ -119,8 +119,7 @@ static bool stripe_of(const struct sim_object *o, size_t cell, const struct sim_
 	return true;
 }
 
-/* The same of a sealed object, as servers have them. false: no server that lives has one of them.
- */
+/* The same of a sealed object, as the servers have them. false: one of them is nowhere. */
 static bool sealed_stripe_of(const struct sim_places *places, uint64_t words[SIM_PIECES])
 {
 	uint32_t found = 0;

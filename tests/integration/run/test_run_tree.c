@@ -73,28 +73,6 @@ static int members(pid_t session, pid_t pids[MEMBERS])
 	return n;
 }
 
-/* Wait until the process has stopped. false: it has ended. */
-static bool stopped(pid_t pid)
-{
-	for (int i = 0; i < 2000; i++) {
-		char path[64], line[512] = "", *rest;
-		FILE *f;
-
-		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-		f = fopen(path, "r");
-		if (!f)
-			return false;
-		rest = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-		fclose(f);
-		if (!rest || rest[2] == 'Z' || rest[2] == 'X')
-			return false;
-		if (rest[2] == 'T')
-			return true;
-		usleep(1000);
-	}
-	return true;
-}
-
 /* KiB resident of its mappings that userfaultfd has: fabric memory. */
 static long resident_kib(pid_t pid)
 {
@@ -118,14 +96,15 @@ static long resident_kib(pid_t pid)
 /* The sum of all members, which stand still while it is taken. */
 static long look(pid_t session, int *n_p)
 {
+	bool stands[MEMBERS];
 	pid_t pids[MEMBERS];
 	int n = members(session, pids);
 	long sum = 0;
 
 	for (int i = 0; i < n; i++)
-		kill(pids[i], SIGSTOP);
+		stands[i] = process_halt(pids[i]);
 	for (int i = 0; i < n; i++)
-		if (stopped(pids[i]))
+		if (stands[i])
 			sum += resident_kib(pids[i]);
 	for (int i = 0; i < n; i++)
 		kill(pids[i], SIGCONT);

@@ -69,6 +69,18 @@ static void close_pool(void)
 		world_close_noisy(&worlds[i]);
 }
 
+/* A child that passes on a pool, of which its list has so many, whatever is done to that. */
+static void run_case(void (*child)(const void *arg), void (*during)(const void *arg), int listed,
+		     struct outcome *out)
+{
+	struct trial t = { .child = child, .during = during };
+
+	open_pool_of(listed);
+	trial_run(&t, out);
+	expect_exit(out, 0);
+	close_pool();
+}
+
 static uint64_t draw(uint64_t *state)
 {
 	*state ^= *state << 13;
@@ -510,15 +522,11 @@ static void during_both(const void *arg)
 
 static void test_both_lost(void **state)
 {
-	struct trial t = { .child = child_both, .during = during_both };
 	struct outcome out;
 
-	open_pool();
-	trial_run(&t, &out);
-	expect_exit(&out, 0);
+	run_case(child_both, during_both, kind->servers, &out);
 	expect_says(&out, "are lost with tcp://");
 	expect_says(&out, "page at offset");
-	close_pool();
 }
 
 /* With no server to spare, one of which has ended: what works, and what is refused. */
@@ -561,14 +569,10 @@ static void during_degraded(const void *arg)
 
 static void test_degraded(void **state)
 {
-	struct trial t = { .child = child_degraded, .during = during_degraded };
 	struct outcome out;
 
-	open_pool_of(kind->servers - 1);
-	trial_run(&t, &out);
-	expect_exit(&out, 0);
+	run_case(child_degraded, during_degraded, kind->servers - 1, &out);
 	expect_says(&out, "go on without it");
-	close_pool();
 }
 
 /* A server comes back with no room for what it had: that is rebuilt on the third one. */
@@ -611,14 +615,10 @@ static void during_shrunk(const void *arg)
 
 static void test_shrunk(void **state)
 {
-	struct trial t = { .child = child_shrunk, .during = during_shrunk };
 	struct outcome out;
 
-	open_pool();
-	trial_run(&t, &out);
-	expect_exit(&out, 0);
+	run_case(child_shrunk, during_shrunk, kind->servers, &out);
 	expect_says(&out, "cannot be rebuilt on tcp://");
-	close_pool();
 }
 
 static void child_refused(const void *arg)
@@ -671,16 +671,12 @@ static void during_spoilt(const void *arg)
 /* It is found, and the other copy, or other pieces, are read and copied: nothing is lost. */
 static void test_spoilt(void **state)
 {
-	struct trial t = { .child = child_spoilt, .during = during_spoilt };
 	struct outcome out;
 
 	memory_skip_with_sanitizers();
-	open_pool();
-	trial_run(&t, &out);
-	expect_exit(&out, 0);
+	run_case(child_spoilt, during_spoilt, kind->servers, &out);
 	expect_says(&out,
 		    kind == kinds ? "the copy there is given up" : "the piece there is given up");
-	close_pool();
 }
 
 /* One more than that: what is read is right, or an error, and sync says so. */
@@ -708,15 +704,11 @@ static void during_spoilt_beyond(const void *arg)
 
 static void test_spoilt_beyond(void **state)
 {
-	struct trial t = { .child = child_spoilt_beyond, .during = during_spoilt_beyond };
 	struct outcome out;
 
 	memory_skip_with_sanitizers();
-	open_pool();
-	trial_run(&t, &out);
-	expect_exit(&out, 0);
+	run_case(child_spoilt_beyond, during_spoilt_beyond, kind->servers, &out);
 	expect_says(&out, "every touch of them is an error");
-	close_pool();
 }
 
 /* A server stands still and goes on: what asks it waits, and nothing is given up or lost. */
@@ -746,13 +738,9 @@ static void during_waits(const void *arg)
 
 static void test_waited_for(void **state)
 {
-	struct trial t = { .child = child_waits, .during = during_waits };
 	struct outcome out;
 
-	open_pool();
-	trial_run(&t, &out);
-	expect_exit(&out, 0);
-	close_pool();
+	run_case(child_waits, during_waits, kind->servers, &out);
 }
 
 /*
@@ -764,7 +752,7 @@ enum { FIRST_PAGES = 12 * 256 };
 static void sync_meanwhile(void *arg, unsigned index)
 {
 	if (index == 0) {
-		soda_sync(load.p, FIRST_PAGES * PAGE);
+		CHECK_EQ(soda_sync(load.p, FIRST_PAGES * PAGE), 0);
 		return;
 	}
 	sleep_ms(200);
@@ -813,16 +801,11 @@ static void during_first(const void *arg)
 
 static void test_first_sent(void **state)
 {
-	struct trial t = { .child = child_first, .during = during_first };
 	struct outcome out;
 
-	for (int round = 0; round < 3;
-	     round++) { /* by chance some slab has its pieces in that order */
-		open_pool_of(4);
-		trial_run(&t, &out);
-		expect_exit(&out, 0);
-		close_pool();
-	}
+	/* by chance some slab has its pieces in an order in which the first one gets its own */
+	for (int round = 0; round < 3; round++)
+		run_case(child_first, during_first, 4, &out);
 }
 
 /* Fewer servers than a chunk has pieces: refused, with the numbers. */
