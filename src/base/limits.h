@@ -133,6 +133,7 @@ enum {
 	SODA_MEMBERS_MAX = 16,	     /* servers of a pool that a program uses */
 	SODA_POOL_SPREAD_MS = 3000,  /* `soda pool rebalance` is asked for anew within this time */
 	SODA_JOIN_AGAIN_MS = 10000,  /* one that could not be used is tried again */
+	SODA_JOIN_ASK_MS = 1000,     /* an agent before a pool is asked for new servers so often */
 	SODA_JOIN_MS = 1000,	     /* a server that comes later answers within this time */
 	SODA_CHANNEL_PAIRS_MAX = 64, /* pairs of connections, for demands and for READs ahead */
 	SODA_SLOTS_MAX = 256,	     /* staging slots of one connection */

@@ -66,7 +66,7 @@ static size_t length(const char *at)
 }
 
 /* FNV-1a (Fowler, Noll, Vo), folded; not 0. */
-static uint16_t hash(const char *address)
+uint16_t soda_members_hash(const char *address)
 {
 	uint32_t h = 2166136261u;
 
@@ -81,7 +81,7 @@ uint16_t soda_members_tag(const struct soda_members *m, uint32_t i)
 	uint16_t tags[SODA_MEMBERS_MAX];
 
 	for (uint32_t k = 0; k <= i; k++) {
-		uint16_t tag = hash(m->address[k]);
+		uint16_t tag = soda_members_hash(m->address[k]);
 
 		for (uint32_t other = 0; other < k; other++)
 			if (tags[other] == tag ||
@@ -92,14 +92,6 @@ uint16_t soda_members_tag(const struct soda_members *m, uint32_t i)
 		tags[k] = tag;
 	}
 	return tags[i];
-}
-
-int soda_members_find(const struct soda_members *m, uint16_t tag)
-{
-	for (uint32_t i = 0; i < m->n; i++)
-		if (soda_members_tag(m, i) == tag)
-			return (int)i;
-	return -1;
 }
 
 int soda_members_parse(const char *list, struct soda_members *out, struct soda_why *why)
@@ -131,4 +123,11 @@ int soda_members_parse(const char *list, struct soda_members *out, struct soda_w
 				"between",
 				out->address[i]);
 	return ret;
+}
+
+void soda_members_list(const struct soda_members *m, char *list)
+{
+	list[0] = '\0';
+	for (uint32_t i = 0; i < m->n; i++)
+		list += sprintf(list, "%s%s", i ? "," : "", m->address[i]);
 }

@@ -26,14 +26,16 @@ struct soda_members {
  * without a transport (tcp://).
  */
 int soda_members_parse(const char *list, struct soda_members *out, struct soda_why *why);
+/* The list of it, with commas between, ended; room: SODA_MEMBERS_TEXT_MAX + 1. */
+void soda_members_list(const struct soda_members *m, char *list);
 /*
  * A number that names a member in a HELLO to the agent before the pool, never 0: a hash of its
  * address, so that it is the same wherever the member stands in the list.  Of two members with one
  * hash the later one has the next number that is free.
  */
 uint16_t soda_members_tag(const struct soda_members *m, uint32_t i);
-/* The index of the member of that tag; -1: there is none. */
-int soda_members_find(const struct soda_members *m, uint16_t tag);
+/* The same of a list in which no other address has that hash. */
+uint16_t soda_members_hash(const char *address);
 
 /*
  * What is known of a member's free memory may be old, as other programs use it, too: the server

@@ -24,7 +24,6 @@ enum {
 struct soda_etcd {
 	struct soda_registry_name name;
 	struct soda_http *http;
-	const atomic_bool *stop;
 	bool tls;
 	uint32_t at;	       /* the endpoint that answered last */
 	char *user, *password; /* NULL: nobody */
@@ -103,7 +102,7 @@ static int check_certificates(const struct soda_registry_login *login, struct so
 }
 
 int soda_etcd_open(const struct soda_registry_name *name, const struct soda_registry_login *login,
-		   const atomic_bool *stop, struct soda_etcd **etcd_p, struct soda_why *why)
+		   struct soda_etcd **etcd_p, struct soda_why *why)
 {
 	const struct soda_http_tls tls = { login->ca, login->cert, login->key };
 	struct soda_etcd *etcd = calloc(1, sizeof(*etcd));
@@ -112,7 +111,6 @@ int soda_etcd_open(const struct soda_registry_name *name, const struct soda_regi
 	if (!etcd)
 		return soda_registry_fail(why, -ENOMEM, "no memory to ask etcd");
 	etcd->name = *name;
-	etcd->stop = stop;
 	etcd->tls = login->ca;
 	ret = login->user_file ? read_user(etcd, login->user_file, why) : 0;
 	ret = ret ? ret : check_certificates(login, why);
@@ -136,6 +134,11 @@ void soda_etcd_close(struct soda_etcd *etcd)
 	free(etcd->password);
 	free(etcd->token);
 	free(etcd);
+}
+
+void soda_etcd_stop(struct soda_etcd *etcd, bool stop)
+{
+	soda_http_stop(etcd->http, stop);
 }
 
 /* One call */
@@ -179,8 +182,8 @@ static int ask(struct soda_etcd *etcd, const char *path, const char *body, json_
 	int ret;
 
 	snprintf(url, sizeof(url), "http%s://%s/v3/%s", etcd->tls ? "s" : "", endpoint(etcd), path);
-	ret = soda_http_post(etcd->http, url, etcd->token, body, SODA_REGISTRY_CALL_MS, etcd->stop,
-			     &answer, why);
+	ret = soda_http_post(etcd->http, url, etcd->token, body, SODA_REGISTRY_CALL_MS, &answer,
+			     why);
 	if (ret)
 		return ret;
 	all = answer.body ? json_loadb(answer.body, answer.bytes, 0, NULL) : NULL;

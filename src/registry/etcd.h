@@ -20,12 +20,14 @@ enum { SODA_ETCD_LEASE = 24 }; /* a lease's number as text, with its end */
 struct soda_etcd;
 
 /*
- * stop: calls are given up within a second once it is true; NULL: never.  Nothing is asked yet.
- * Also -ENOTSUP (no libcurl), -EINVAL or an error of opening it (the file of the user).
+ * Nothing is asked yet.  Also -ENOTSUP (no libcurl), -EINVAL or an error of opening it (the file of
+ * the user).
  */
 int soda_etcd_open(const struct soda_registry_name *name, const struct soda_registry_login *login,
-		   const atomic_bool *stop, struct soda_etcd **etcd_p, struct soda_why *why);
+		   struct soda_etcd **etcd_p, struct soda_why *why);
 void soda_etcd_close(struct soda_etcd *etcd); /* NULL is fine */
+/* Any thread: the call under way, and those that follow, are given up at once; false: no more. */
+void soda_etcd_stop(struct soda_etcd *etcd, bool stop);
 
 /* A lease that ends after so many seconds without soda_etcd_renew(). */
 int soda_etcd_grant(struct soda_etcd *etcd, int seconds, char lease[SODA_ETCD_LEASE],
@@ -43,6 +45,13 @@ int soda_etcd_put(struct soda_etcd *etcd, const char *key, const char *value, co
 int soda_etcd_list(struct soda_etcd *etcd, const char *prefix,
 		   void (*each)(void *arg, const char *value, size_t bytes), void *arg,
 		   struct soda_why *why);
+
+/*
+ * What soda_registry_resolve() asks (resolve.c); keep: as soda_registry_choose().
+ */
+int soda_registry_ask(struct soda_etcd *etcd, const struct soda_registry_name *name, bool leaving,
+		      const struct soda_members *keep, struct soda_members *members_p,
+		      struct soda_why *why);
 
 /*
  * Call `look` once etcd tells of changes of the keys that begin with the prefix, and then after

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +16,24 @@
 
 #define LIBRARY "libcurl.so.4"
 
+enum { POLL_MS = 10000 }; /* libcurl has its own timers, and soda_http_stop() wakes */
+
 static struct {
 	CURLcode (*start)(long flags);
 	CURL *(*init)(void);
 	CURLcode (*set)(CURL *curl, CURLoption option, ...);
 	CURLcode (*get)(CURL *curl, CURLINFO info, ...);
-	CURLcode (*perform)(CURL *curl);
 	void (*cleanup)(CURL *curl);
+	/* a transfer that another thread can end */
+	CURLM *(*multi)(void);
+	CURLMcode (*add)(CURLM *multi, CURL *curl);
+	CURLMcode (*remove)(CURLM *multi, CURL *curl);
+	CURLMcode (*perform)(CURLM *multi, int *running);
+	CURLMcode (*poll)(CURLM *multi, struct curl_waitfd *more, unsigned more_n, int timeout_ms,
+			  int *n);
+	CURLMcode (*wake)(CURLM *multi);
+	CURLMsg *(*read)(CURLM *multi, int *left);
+	CURLMcode (*cleanup_multi)(CURLM *multi);
 	struct curl_slist *(*append)(struct curl_slist *list, const char *text);
 	void (*free_list)(struct curl_slist *list);
 	bool ready;
@@ -29,8 +41,9 @@ static struct {
 
 struct soda_http {
 	CURL *curl;
-	const atomic_bool *stop; /* of the call under way, as answer is; NULL: none */
-	struct soda_http_answer answer;
+	CURLM *multi;
+	atomic_bool stop;
+	struct soda_http_answer answer;		   /* of the call under way */
 	bool (*line)(void *arg, const char *text); /* of a stream; NULL: the answer is kept */
 	void *line_arg;
 	bool enough; /* the line's taker has said so */
@@ -44,10 +57,21 @@ static void load(void)
 		const char *name;
 		void *to;
 	} symbols[] = {
-		{ "curl_global_init", &lib.start },    { "curl_easy_init", &lib.init },
-		{ "curl_easy_setopt", &lib.set },      { "curl_easy_getinfo", &lib.get },
-		{ "curl_easy_perform", &lib.perform }, { "curl_easy_cleanup", &lib.cleanup },
-		{ "curl_slist_append", &lib.append },  { "curl_slist_free_all", &lib.free_list },
+		{ "curl_global_init", &lib.start },
+		{ "curl_easy_init", &lib.init },
+		{ "curl_easy_setopt", &lib.set },
+		{ "curl_easy_getinfo", &lib.get },
+		{ "curl_easy_cleanup", &lib.cleanup },
+		{ "curl_multi_init", &lib.multi },
+		{ "curl_multi_add_handle", &lib.add },
+		{ "curl_multi_remove_handle", &lib.remove },
+		{ "curl_multi_perform", &lib.perform },
+		{ "curl_multi_poll", &lib.poll },
+		{ "curl_multi_wakeup", &lib.wake },
+		{ "curl_multi_info_read", &lib.read },
+		{ "curl_multi_cleanup", &lib.cleanup_multi },
+		{ "curl_slist_append", &lib.append },
+		{ "curl_slist_free_all", &lib.free_list },
 	};
 	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	bool all = handle;
@@ -96,13 +120,6 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 	return http->enough ? 0 : n;
 }
 
-static int go_on(void *arg, curl_off_t down, curl_off_t down_now, curl_off_t up, curl_off_t up_now)
-{
-	const struct soda_http *http = arg;
-
-	return http->stop && atomic_load(http->stop);
-}
-
 static void set_always(struct soda_http *http, const struct soda_http_tls *tls)
 {
 	CURL *c = http->curl;
@@ -114,9 +131,6 @@ static void set_always(struct soda_http *http, const struct soda_http_tls *tls)
 	lib.set(c, CURLOPT_ERRORBUFFER, http->error);
 	lib.set(c, CURLOPT_WRITEFUNCTION, take);
 	lib.set(c, CURLOPT_WRITEDATA, http);
-	lib.set(c, CURLOPT_XFERINFOFUNCTION, go_on);
-	lib.set(c, CURLOPT_XFERINFODATA, http);
-	lib.set(c, CURLOPT_NOPROGRESS, 0L);
 	if (tls->ca) {
 		lib.set(c, CURLOPT_CAINFO, tls->ca);
 		lib.set(c, CURLOPT_CAPATH, NULL);
@@ -138,10 +152,12 @@ int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p, s
 					  "etcd is asked by " LIBRARY ", which is not installed "
 					  "(Debian: libcurl4)");
 	http = calloc(1, sizeof(*http));
-	if (http)
+	if (http) {
 		http->curl = lib.init();
-	if (!http || !http->curl) {
-		free(http);
+		http->multi = lib.multi();
+	}
+	if (!http || !http->curl || !http->multi) {
+		soda_http_close(http);
 		return soda_registry_fail(why, -ENOMEM, "no memory for a connection to etcd");
 	}
 	set_always(http, tls);
@@ -149,9 +165,37 @@ int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p, s
 	return 0;
 }
 
+/* How the transfer has ended; it is the only one. */
+static CURLcode code_of(struct soda_http *http)
+{
+	const CURLMsg *said;
+	int left;
+
+	while ((said = lib.read(http->multi, &left)))
+		if (said->msg == CURLMSG_DONE)
+			return said->data.result;
+	return atomic_load(&http->stop) ? CURLE_ABORTED_BY_CALLBACK : CURLE_RECV_ERROR;
+}
+
+static CURLcode transfer(struct soda_http *http)
+{
+	int running = 1;
+	CURLcode code;
+
+	if (lib.add(http->multi, http->curl) != CURLM_OK)
+		return CURLE_FAILED_INIT;
+	while (running && !atomic_load(&http->stop))
+		if (lib.perform(http->multi, &running) != CURLM_OK ||
+		    (running && lib.poll(http->multi, NULL, 0, POLL_MS, NULL) != CURLM_OK))
+			break;
+	code = code_of(http);
+	lib.remove(http->multi, http->curl);
+	return code;
+}
+
 static int perform(struct soda_http *http, struct soda_why *why)
 {
-	CURLcode code = lib.perform(http->curl);
+	CURLcode code = transfer(http);
 
 	if (code == CURLE_OK) {
 		lib.get(http->curl, CURLINFO_RESPONSE_CODE, &http->answer.status);
@@ -206,13 +250,9 @@ static int request(struct soda_http *http, const char *url, const char *token, c
 }
 
 int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
-		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
-		   struct soda_why *why)
+		   int timeout_ms, struct soda_http_answer *answer_p, struct soda_why *why)
 {
-	int ret;
-
-	http->stop = stop;
-	ret = request(http, url, token, body, timeout_ms, why);
+	int ret = request(http, url, token, body, timeout_ms, why);
 	if (ret == -ETIMEDOUT)
 		ret = -EIO;
 	if (ret)
@@ -228,7 +268,6 @@ int soda_http_stream(struct soda_http *http, const char *url, const char *token,
 {
 	int ret;
 
-	http->stop = NULL;
 	http->line = line;
 	http->line_arg = arg;
 	ret = request(http, url, token, body, timeout_ms, why);
@@ -237,10 +276,17 @@ int soda_http_stream(struct soda_http *http, const char *url, const char *token,
 	return http->enough || ret == -ETIMEDOUT ? 0 : ret;
 }
 
+void soda_http_stop(struct soda_http *http, bool stop)
+{
+	atomic_store(&http->stop, stop);
+	lib.wake(http->multi);
+}
+
 void soda_http_close(struct soda_http *http)
 {
 	if (!http)
 		return;
-	lib.cleanup(http->curl);
+	lib.cleanup(http->curl); /* NULL is fine for both */
+	lib.cleanup_multi(http->multi);
 	free(http);
 }

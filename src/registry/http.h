@@ -7,7 +7,6 @@
 #ifndef SODA_REGISTRY_HTTP_H
 #define SODA_REGISTRY_HTTP_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -30,13 +29,11 @@ struct soda_http_tls {
 int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p,
 		   struct soda_why *why);
 /*
- * token: of a header Authorization, or NULL.  stop: the call is given up within a second once it is
- * true; may be NULL.  0, whatever the status; -ECANCELED; -EIO, with *why: no answer within
- * timeout_ms, or a longer one than SODA_REGISTRY_ANSWER_MAX.
+ * token: of a header Authorization, or NULL.  0, whatever the status; -ECANCELED (soda_http_stop);
+ * -EIO, with *why: no answer within timeout_ms, or a longer one than SODA_REGISTRY_ANSWER_MAX.
  */
 int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
-		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
-		   struct soda_why *why);
+		   int timeout_ms, struct soda_http_answer *answer_p, struct soda_why *why);
 /*
  * The same where the answer is a stream of lines: each, ended, and without its newline, goes to
  * `line` as soon as it is there, in this thread, until that returns false, the answer ends, or
@@ -45,6 +42,8 @@ int soda_http_post(struct soda_http *http, const char *url, const char *token, c
 int soda_http_stream(struct soda_http *http, const char *url, const char *token, const char *body,
 		     int timeout_ms, bool (*line)(void *arg, const char *text), void *arg,
 		     struct soda_why *why);
+/* Any thread: the call under way, and those that follow, are given up at once; false: no more. */
+void soda_http_stop(struct soda_http *http, bool stop);
 void soda_http_close(struct soda_http *http); /* NULL is fine */
 
 #endif

@@ -12,8 +12,7 @@ int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p, s
 }
 
 int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
-		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
-		   struct soda_why *why)
+		   int timeout_ms, struct soda_http_answer *answer_p, struct soda_why *why)
 {
 	return -ENOTSUP;
 }
@@ -23,6 +22,10 @@ int soda_http_stream(struct soda_http *http, const char *url, const char *token,
 		     struct soda_why *why)
 {
 	return -ENOTSUP;
+}
+
+void soda_http_stop(struct soda_http *http, bool stop)
+{
 }
 
 void soda_http_close(struct soda_http *http)

@@ -21,8 +21,7 @@ struct soda_registry_keeper {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	bool over;	 /* guarded by lock */
-	atomic_bool cut; /* give the call under way up */
+	bool over; /* guarded by lock */
 
 	/* The thread's own. */
 	char lease[SODA_ETCD_LEASE];	     /* "": there is none */
@@ -145,7 +144,7 @@ static void *run(void *arg)
 	do
 		step(k);
 	while (pause_between(k));
-	atomic_store(&k->cut, false);
+	soda_etcd_stop(k->etcd, false);
 	if (*k->lease)
 		soda_etcd_revoke(k->etcd, k->lease, &why);
 	return NULL;
@@ -175,7 +174,7 @@ int soda_registry_keep_start(const struct soda_registry_name *name,
 	k->arg = arg;
 	pthread_mutex_init(&k->lock, NULL);
 	soda_cond_init(&k->changed);
-	ret = soda_etcd_open(name, login, &k->cut, &k->etcd, why);
+	ret = soda_etcd_open(name, login, &k->etcd, why);
 	if (!ret) {
 		ret = -pthread_create(&k->thread, NULL, run, k);
 		if (ret)
@@ -197,13 +196,13 @@ void soda_registry_keep_stop(struct soda_registry_keeper *k)
 		return;
 	pthread_mutex_lock(&k->lock);
 	k->over = true;
-	atomic_store(&k->cut, true);
+	soda_etcd_stop(k->etcd, true);
 	pthread_cond_signal(&k->changed);
 	pthread_mutex_unlock(&k->lock);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += SODA_REGISTRY_LEAVE_MS / 1000;
 	if (pthread_timedjoin_np(k->thread, NULL, &until)) {
-		atomic_store(&k->cut, true);
+		soda_etcd_stop(k->etcd, true);
 		pthread_join(k->thread, NULL);
 	}
 	destroy(k);

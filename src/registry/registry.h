@@ -7,8 +7,8 @@
  *    "domain", "state"}
  *
  * For daemons and tools, never for libsoda: what is here waits for the network, and loads libcurl.
- * Names and values (names.c, record.c), which members a program gets (resolve.c); how a server
- * keeps its key is in keep.h, the calls of etcd's JSON gateway in etcd.h.
+ * Names and values (names.c, record.c), which members a program gets (resolve.c), and later ones
+ * (follow.c); how a server keeps its key is in keep.h, the calls of etcd's JSON gateway in etcd.h.
  */
 #ifndef SODA_REGISTRY_H
 #define SODA_REGISTRY_H
@@ -119,17 +119,27 @@ int soda_registry_resolve(const char *text, const struct soda_registry_login *lo
 /* Those that are up as a list with commas between, for SODA_SERVER. */
 int soda_registry_list(const char *text, const struct soda_registry_login *login,
 		       char list[SODA_MEMBERS_TEXT_MAX + 1], struct soda_why *why);
+struct soda_registry_follower;
 /*
- * For as long as the process lives: call `look` at the start, and soon after a change of the pool's
- * servers, at most once each SODA_REGISTRY_WATCH_MS, by etcd's watch; where etcd does not tell of
- * changes, so often.  Returns only where that cannot begin: an error of soda_registry_resolve().
+ * Have a thread look at the pool's members soon after each change, at most once each
+ * SODA_REGISTRY_WATCH_MS, by etcd's watch; where etcd does not tell of changes, so often.  It calls
+ * `changed` with those that soda_registry_resolve() would give, when they are others than before:
+ * the first time, others than `known`, which may be NULL.  Of more than there is room for, those of
+ * before stay, as long as they are there.  While etcd is away nothing is told.  *login and its
+ * files are read now.  Errors of soda_registry_resolve(), but for those of etcd's answers.
  */
-int soda_registry_follow(const char *text, const struct soda_registry_login *login,
-			 void (*look)(void *arg), void *arg, struct soda_why *why);
-/* Which of `n` members; what soda_registry_resolve() does when etcd has answered.  Reorders them.
+int soda_registry_follow(const char *text, const struct soda_registry_login *login, bool leaving,
+			 const struct soda_members *known,
+			 void (*changed)(void *arg, const struct soda_members *now), void *arg,
+			 struct soda_registry_follower **follower_p, struct soda_why *why);
+/* At once, but for a call of `changed` that is under way; NULL is fine. */
+void soda_registry_unfollow(struct soda_registry_follower *follower);
+/*
+ * Which of `n` members: what soda_registry_resolve() does when etcd has answered.  Those of `keep`,
+ * which may be NULL, come first.  Reorders them.
  */
 void soda_registry_choose(struct soda_registry_member *members, uint32_t n,
-			  struct soda_members *members_p);
+			  const struct soda_members *keep, struct soda_members *members_p);
 
 /* Write the reason to *why; returns ret. */
 int soda_registry_fail(struct soda_why *why, int ret, const char *fmt, ...)

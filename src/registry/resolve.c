@@ -3,10 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/limits.h"
-#include "base/lock.h"
 #include "registry/etcd.h"
 #include "registry/registry.h"
 
@@ -81,61 +78,84 @@ static uint32_t best(const struct soda_registry_member *members, uint32_t taken,
 	return at;
 }
 
-void soda_registry_choose(struct soda_registry_member *members, uint32_t n,
-			  struct soda_members *members_p)
+static void exchange(struct soda_registry_member *members, uint32_t a, uint32_t b)
 {
-	uint32_t most = n < SODA_MEMBERS_MAX ? n : SODA_MEMBERS_MAX;
+	struct soda_registry_member taken = members[a];
 
-	for (uint32_t i = 0; i < most; i++) {
-		uint32_t at = best(members, i, n);
-		struct soda_registry_member taken = members[at];
-
-		members[at] = members[i];
-		members[i] = taken;
-		strcpy(members_p->address[i], taken.address);
-	}
-	members_p->n = most;
+	members[a] = members[b];
+	members[b] = taken;
 }
 
-static int none(const char *text, const struct found *f, struct soda_why *why)
+static bool has(const struct soda_members *list, const char *address)
+{
+	for (uint32_t i = 0; list && i < list->n; i++)
+		if (!strcmp(list->address[i], address))
+			return true;
+	return false;
+}
+
+void soda_registry_choose(struct soda_registry_member *members, uint32_t n,
+			  const struct soda_members *keep, struct soda_members *members_p)
+{
+	uint32_t most = n < SODA_MEMBERS_MAX ? n : SODA_MEMBERS_MAX, taken = 0;
+
+	for (uint32_t i = 0; i < n && taken < most; i++)
+		if (has(keep, members[i].address))
+			exchange(members, taken++, i);
+	for (; taken < most; taken++)
+		exchange(members, taken, best(members, taken, n));
+	members_p->n = most;
+	for (uint32_t i = 0; i < most; i++)
+		strcpy(members_p->address[i], members[i].address);
+}
+
+static int none(const struct found *f, struct soda_why *why)
 {
 	if (f->no_memory)
-		return soda_registry_fail(why, -ENOMEM, "%.100s: no memory for its servers", text);
+		return soda_registry_fail(why, -ENOMEM, "no memory for its servers");
 	if (f->leaving || f->strange)
-		return soda_registry_fail(
-			why, -ENOENT,
-			"%.100s: no server of this pool is up: %u drain or end, %u "
-			"are of another version",
-			text, f->leaving, f->strange);
+		return soda_registry_fail(why, -ENOENT,
+					  "no server of this pool is up: %u drain or end, %u are "
+					  "of another version",
+					  f->leaving, f->strange);
 	return soda_registry_fail(why, -ENOENT,
-				  "%.100s: no server is registered in this pool: start some with "
-				  "soda-mem-server --pool, or mend the pool's name",
-				  text);
+				  "no server is registered in this pool: start some with "
+				  "soda-mem-server --pool, or mend the pool's name");
+}
+
+int soda_registry_ask(struct soda_etcd *etcd, const struct soda_registry_name *name, bool leaving,
+		      const struct soda_members *keep, struct soda_members *members_p,
+		      struct soda_why *why)
+{
+	struct found found = { .all = leaving };
+	char prefix[SODA_REGISTRY_KEY];
+	int ret;
+
+	soda_registry_prefix(name, prefix);
+	ret = soda_etcd_list(etcd, prefix, take, &found, why);
+	if (!ret && (!found.n || found.no_memory))
+		ret = none(&found, why);
+	else if (!ret)
+		soda_registry_choose(found.members, found.n, keep, members_p);
+	free(found.members);
+	return ret;
 }
 
 int soda_registry_resolve(const char *text, const struct soda_registry_login *login, bool leaving,
 			  struct soda_members *members_p, struct soda_why *why)
 {
-	char prefix[SODA_REGISTRY_KEY];
 	struct soda_registry_name name;
 	struct soda_etcd *etcd = NULL;
-	struct found found = { .all = leaving };
 	struct soda_why inner = { "" };
 	int ret = soda_registry_parse(text, &name, why);
 
 	if (ret)
 		return ret;
-	ret = soda_etcd_open(&name, login, NULL, &etcd, &inner);
-	soda_registry_prefix(&name, prefix);
+	ret = soda_etcd_open(&name, login, &etcd, &inner);
 	if (!ret)
-		ret = soda_etcd_list(etcd, prefix, take, &found, &inner);
+		ret = soda_registry_ask(etcd, &name, leaving, NULL, members_p, &inner);
 	if (ret)
 		soda_registry_fail(why, ret, "%.60s: %.190s", text, inner.text);
-	else if (!found.n || found.no_memory)
-		ret = none(text, &found, why);
-	else
-		soda_registry_choose(found.members, found.n, members_p);
-	free(found.members);
 	soda_etcd_close(etcd);
 	return ret;
 }
@@ -145,50 +165,8 @@ int soda_registry_list(const char *text, const struct soda_registry_login *login
 {
 	struct soda_members members;
 	int ret = soda_registry_resolve(text, login, false, &members, why);
-	char *to = list;
-
-	for (uint32_t i = 0; !ret && i < members.n; i++)
-		to += sprintf(to, "%s%s", i ? "," : "", members.address[i]);
-	return ret;
-}
-
-/* Changes */
-
-struct following {
-	void (*look)(void *arg);
-	void *arg;
-	uint64_t looked_ns;
-};
-
-/* Servers tell what they have free in a row, each for itself: one look for all of that. */
-static void look_paced(void *arg)
-{
-	struct following *f = arg;
-	uint64_t since_ms = (soda_now_ns() - f->looked_ns) / 1000000u;
-
-	if (f->looked_ns && since_ms < SODA_REGISTRY_WATCH_MS)
-		usleep((useconds_t)(SODA_REGISTRY_WATCH_MS - since_ms) * 1000);
-	f->looked_ns = soda_now_ns();
-	f->look(f->arg);
-}
-
-int soda_registry_follow(const char *text, const struct soda_registry_login *login,
-			 void (*look)(void *arg), void *arg, struct soda_why *why)
-{
-	struct following f = { .look = look, .arg = arg };
-	char prefix[SODA_REGISTRY_KEY];
-	struct soda_registry_name name;
-	struct soda_etcd *etcd = NULL;
-	struct soda_why ignored;
-	int ret = soda_registry_parse(text, &name, why);
 
 	if (!ret)
-		ret = soda_etcd_open(&name, login, NULL, &etcd, why);
-	if (ret)
-		return ret;
-	soda_registry_prefix(&name, prefix);
-	for (;;)
-		if (soda_etcd_watch(etcd, prefix, SODA_REGISTRY_STREAM_MS, look_paced, &f,
-				    &ignored))
-			look_paced(&f);
+		soda_members_list(&members, list);
+	return ret;
 }

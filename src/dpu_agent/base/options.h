@@ -5,15 +5,16 @@
 
 #include "daemon/options.h"
 #include "pool/pool.h"
-#include "trust/identity.h"
+#include "registry/registry.h"
 
 struct soda_dpu_options {
 	struct soda_daemon_options daemon; /* first */
-	char *server; /* the memory server's address, or those of the members of a pool */
+	char *server; /* the memory server's address, those of a pool's members, or its registry */
+	/* the registry's members; set before start, and of use until then; NULL: it is a list */
+	const struct soda_members *registered;
+	struct soda_registry_login etcd;
 	char *tenant, *key_file, *server_name;
 	char *tenants; /* a file; NULL: everybody is served */
-	/* of these, to each member of the pool; set before start; NULL: nobody */
-	struct soda_identity *identities[SODA_MEMBERS_MAX];
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */
 	uint64_t cache_bytes, entry_bytes, static_bytes;

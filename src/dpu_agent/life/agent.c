@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "base/log.h"
 #include "dpu_agent/session/keeper.h"
 #include "dpu_agent/session/tenants.h"
 #include "pool/erasure.h"
@@ -31,27 +30,22 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 						.wait_us = opt->msg_wait_us,
 						.threads = opt->msg_threads };
 	bool async = opt->async && !opt->base;
-	struct soda_why why = { "" };
 	bool codes;
 	int ret;
 
 	*dpu = (struct soda_dpu){ .opt = opt, .sessions.opt = opt, .started_ns = soda_now_ns() };
-	ret = soda_members_parse(opt->server, &dpu->sessions.members, &why);
-	if (ret < 0) {
-		soda_log_error("--server: %s", why.text);
+	ret = soda_dpu_servers_start(&dpu->sessions.servers, opt);
+	if (ret < 0)
 		return ret;
-	}
-	codes = dpu->sessions.members.n > 1 && soda_erasure_built();
+	codes = dpu->sessions.servers.pool && soda_erasure_built();
 	while (!(dpu->id & ~SODA_WIRE_AGENT_FLAGS))
 		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
 			return -EIO;
 	dpu->id = (dpu->id & ~SODA_WIRE_AGENT_FLAGS) | (async ? SODA_WIRE_AGENT_EARLY : 0) |
 		  (opt->dynamic && !opt->base ? SODA_WIRE_AGENT_ASKS : 0) |
 		  (opt->store_bytes ? SODA_WIRE_AGENT_STORES : 0) |
-		  (opt->tenants && opt->identities[0] && opt->identities[0]->proves
-			   ? SODA_WIRE_AGENT_TOKENS
-			   : 0) |
-		  (dpu->sessions.members.n > 1 ? SODA_WIRE_AGENT_POOL : 0) |
+		  (opt->tenants && dpu->sessions.servers.proves ? SODA_WIRE_AGENT_TOKENS : 0) |
+		  (dpu->sessions.servers.pool ? SODA_WIRE_AGENT_POOL : 0) |
 		  (codes ? SODA_WIRE_AGENT_CODES : 0);
 	if (codes)
 		soda_erasure_start();
@@ -77,5 +71,6 @@ unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms)
 	soda_paging_stop(&dpu->paging);
 	soda_router_stop(&dpu->messages);
 	soda_tenants_stop(&dpu->tenants);
+	soda_dpu_servers_stop(&dpu->sessions.servers);
 	return dpu->sessions.lost;
 }

@@ -4,15 +4,13 @@
  * acknowledged WRITEs to the memory server.
  */
 #include <errno.h>
-#include <linux/limits.h> /* PATH_MAX */
-#include <stdio.h>
-#include <unistd.h>
 
 #include "base/conf/conf.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/host_memory.h"
 #include "dpu_agent/life/agent.h"
+#include "dpu_agent/life/registry.h"
 
 static struct soda_dpu the_agent;
 static struct soda_dpu_options opt; /* soda_daemon_run() sets it before start */
@@ -50,61 +48,6 @@ static int check_memory(const struct soda_nodes *nodes, const char *option, uint
 	return 0;
 }
 
-/* The directory of the roots that the server's certificate is held against; NULL: keys are used. */
-static const char *trusted(void)
-{
-	char path[PATH_MAX];
-
-	if (!opt.daemon.certificates ||
-	    snprintf(path, sizeof(path), "%s/" SODA_TLS_ROOTS, opt.daemon.certificates) >=
-		    (int)sizeof(path) ||
-	    access(path, F_OK))
-		return NULL;
-	return opt.daemon.certificates;
-}
-
-static int load_identity(const char *address, struct soda_identity **identity_p)
-{
-	struct soda_conf_error err = { "" };
-	int ret = soda_identity_load(opt.tenant, opt.key_file, opt.server_name, address, identity_p,
-				     &err);
-
-	if (ret == 0)
-		ret = soda_identity_encrypt(opt.daemon.tls, trusted(), opt.server_name, address,
-					    identity_p, &err);
-	if (ret < 0)
-		soda_log_error("%s", err.text);
-	return ret;
-}
-
-/* What only one server can give is refused where --server names a pool. */
-static int check_pool(const struct soda_members *m)
-{
-	const char *what = opt.server_name   ? "--server-name is the name of one server"
-			   : opt.store_bytes ? "--store is for files, which lie on one server"
-					     : NULL;
-
-	if (m->n == 1 || !what)
-		return 0;
-	soda_log_error("%s, and the list of --server has %u", what, m->n);
-	return -EINVAL;
-}
-
-static int load_identities(void)
-{
-	static struct soda_members members; /* large */
-	struct soda_why why;
-	int ret = soda_members_parse(opt.server, &members, &why);
-
-	if (ret < 0)
-		soda_log_error("--server: %s", why.text);
-	else
-		ret = check_pool(&members);
-	for (uint32_t i = 0; ret == 0 && i < members.n; i++)
-		ret = load_identity(members.address[i], &opt.identities[i]);
-	return ret;
-}
-
 static int start(void *self, const struct soda_nodes *nodes, struct soda_listener_options *how)
 {
 	int ret = soda_nodes_place_all(nodes);
@@ -120,12 +63,14 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		ret = check_memory(nodes, "--msg-memory", opt.msg_bytes);
 	if (ret < 0)
 		return ret;
-	ret = load_identities();
+	ret = soda_dpu_registry_find(&opt);
 	if (ret < 0)
 		return ret;
 	ret = soda_dpu_start(self, &opt);
 	if (ret < 0)
 		soda_log_error("cannot start: %s", soda_strerror(ret));
+	else
+		ret = soda_dpu_registry_follow(self);
 	how->answer = opt.answer;
 	if (opt.tenants)
 		how->guard = &the_agent.tenants.guard;
@@ -135,13 +80,14 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 static void announce(void *self)
 {
 	const struct soda_dpu *dpu = self;
+	const struct soda_dpu_server *first = dpu->sessions.servers.place;
 
 	soda_log_info("for %s, instance %08x, aggregation %s, asynchronous %s", opt.server, dpu->id,
 		      dpu->paging.aggregate ? "on" : "off", dpu->paging.async ? "on" : "off");
-	for (uint32_t i = 0; i < dpu->sessions.members.n; i++)
-		if (opt.identities[i] && opt.identities[i]->proves)
-			soda_log_info("all programs of this agent are tenant %s to the server %s",
-				      opt.identities[i]->tenant, opt.identities[i]->server);
+	if (dpu->sessions.servers.proves)
+		soda_log_info("all programs of this agent are tenant %s to the server %s%s",
+			      first->identity->tenant, first->identity->server,
+			      dpu->sessions.servers.pool ? ", and to the others" : "");
 	if (dpu->tenants.path)
 		soda_log_info("%s serves the %u tenants of %s", dpu->tenants.server, dpu->tenants.n,
 			      dpu->tenants.path);
@@ -188,11 +134,8 @@ static unsigned connected(void *self)
 
 static unsigned stop(void *self)
 {
-	unsigned lost = soda_dpu_stop(self, opt.daemon.drain_ms);
-
-	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
-		soda_identity_free(opt.identities[i]);
-	return lost;
+	soda_dpu_registry_stop();
+	return soda_dpu_stop(self, opt.daemon.drain_ms);
 }
 
 int main(int argc, char **argv)

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
+#include "trust/identity.h"
 
 #define ENV "SODA_DPU_"
 #define AT(field) .offset = offsetof(struct soda_dpu_options, field)
@@ -31,8 +32,13 @@ static const struct soda_option options[] = {
 	  .def = "tcp://127.0.0.1:7001",
 	  .max = SODA_MEMBERS_TEXT_MAX,
 	  .help = "The memory server; or several, with commas between: a pool, which the programs "
-		  "then have, see soda(7); or another agent, which has the memory server behind it "
-		  "and is reached by tcp or verbs." },
+		  "then have, see soda(7); or etcd://HOST:PORT[,...]/POOL, those that are "
+		  "registered there, also later ones; or another agent, which has the memory "
+		  "server behind it and is reached by tcp or verbs." },
+	SODA_ETCD_CA(ENV "ETCD_CA", AT(etcd.ca)),
+	SODA_ETCD_CERT(ENV "ETCD_CERT", AT(etcd.cert)),
+	SODA_ETCD_KEY(ENV "ETCD_KEY", AT(etcd.key)),
+	SODA_ETCD_USER(ENV "ETCD_USER", AT(etcd.user_file)),
 	{ .name = "tenant",
 	  .env = ENV "TENANT",
 	  .type = SODA_OPT_STRING,
@@ -404,6 +410,13 @@ static const char description[] =
 	"session with the agent for each of them, and places its objects there as it would without "
 	"the agent, with SODA_REDUNDANCY on several. Writes are then acknowledged when the server "
 	"has them. The next agent at its address must have the same servers.\n"
+	"\n"
+	"With etcd://HOST:PORT[,...]/POOL the pool is what is registered there (--pool of "
+	"soda-mem-server(1)), at most 16 servers. One that registers later is used by programs "
+	"that "
+	"run within some seconds; one that is not registered any more stays for the programs that "
+	"have memory there. While etcd is away nothing changes for the agent and its programs; an "
+	"agent that starts needs it.\n"
 	"\n"
 	"SIGTERM or SIGINT starts a drain: no new client is taken, those that are there may finish "
 	"for the time of --drain, then every connection is closed, what was acknowledged is "

@@ -127,6 +127,8 @@ static void walk_process(struct soda_metrics *m, struct soda_dpu *dpu)
 	soda_metrics_text(m, "version", SODA_VERSION);
 	soda_metrics_hex(m, "instance_id", dpu->id, 8);
 	soda_metrics_text(m, "server", dpu->opt->server);
+	soda_metrics_say_level(m, "servers", "memory servers that programs are told of",
+			       soda_dpu_servers_count(&dpu->sessions.servers));
 	soda_metrics_say_flag(m, "server_is_agent", "whether the server is another agent",
 			      atomic_load(&dpu->paging.server_is_agent));
 	soda_metrics_say_flag(m, "aggregate", "whether requests are batched",

@@ -256,7 +256,7 @@ static int sync_region(struct soda_session *s, struct soda_paging_region *r,
 
 	if (ret < 0) {
 		snprintf(why->text, sizeof(why->text),
-			 "data that was acknowledged could not be written to %s: %s",
+			 "data that was acknowledged could not be written to %.120s: %s",
 			 soda_session_server(s), soda_strerror(ret));
 		return ret;
 	}
@@ -603,16 +603,13 @@ static int list_regions(struct soda_session *s, const void *body, size_t bytes,
 	return ret;
 }
 
-static int say_members(const struct soda_members *m, struct soda_reply *reply)
+/* Of a pool which servers it has: that of the session, and those that are listed. */
+static int say_members(struct soda_session *s, struct soda_reply *reply)
 {
-	for (uint32_t i = 0; m->n > 1 && i < m->n; i++) {
-		size_t bytes = strlen(m->address[i]);
+	struct soda_dpu_servers *servers = &s->all->servers;
 
-		if (i)
-			reply->body[reply->bytes++] = ',';
-		memcpy(reply->body + reply->bytes, m->address[i], bytes);
-		reply->bytes += bytes;
-	}
+	if (servers->pool)
+		reply->bytes = soda_dpu_servers_list(servers, s->server, (char *)reply->body);
 	return 0;
 }
 
@@ -630,7 +627,7 @@ static int call_pool(struct soda_session *s, const void *body, size_t bytes,
 	if (ret < 0)
 		return ret;
 	if (tell.ask == SODA_WIRE_POOL_MEMBERS)
-		return say_members(&s->all->members, reply);
+		return say_members(s, reply);
 	if (tell.ask == SODA_WIRE_POOL_TELL || tell.ask == SODA_WIRE_POOL_CONTENT)
 		return soda_upstream_pass(s, SODA_MSG_POOL, &iov, 1, reply);
 	snprintf(reply->why.text, sizeof(reply->why.text),

@@ -311,7 +311,7 @@ static int check_server(struct soda_session *s, struct soda_conn *control, struc
 			 soda_session_server(s));
 		return -ENOTSUP;
 	}
-	if (agent && s->all->members.n > 1) {
+	if (agent && s->all->servers.pool) {
 		snprintf(why->text, sizeof(why->text),
 			 "%.150s is a DPU agent: the members of a pool are memory servers",
 			 soda_session_server(s));
@@ -366,9 +366,10 @@ static int come_to_terms(struct soda_session *s, struct soda_conn *control, bool
 	if (ret == 0 && known)
 		ret = renew_regions(s, control, why);
 	if (ret == 0 && has_unmapped(s)) {
-		snprintf(why->text, sizeof(why->text),
-			 "the agent was restarted, and cannot map again what %s shares: use tcp",
-			 soda_session_server(s));
+		snprintf(
+			why->text, sizeof(why->text),
+			"the agent was restarted, and cannot map again what %.120s shares: use tcp",
+			soda_session_server(s));
 		ret = -ESTALE;
 	}
 	return ret;
@@ -416,7 +417,7 @@ void soda_upstream_init(struct soda_session *s)
 {
 	soda_server_init(&soda_pager(s)->server, soda_session_server(s), SODA_CONNECT_MS, &hooks,
 			 s);
-	soda_server_identify(&soda_pager(s)->server, soda_paging(s)->opt->identities[s->member]);
+	soda_server_identify(&soda_pager(s)->server, s->server->identity);
 }
 
 static int connect_as(struct soda_session *s, enum soda_server_as as, struct soda_why *why)

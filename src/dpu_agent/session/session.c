@@ -227,7 +227,7 @@ static bool process_ended(const struct soda_peer_info *info)
 
 bool soda_session_awaits(struct soda_session *s)
 {
-	const struct soda_identity *own = s->all->opt->identities[s->member];
+	const struct soda_identity *own = s->server->identity;
 	bool awaits;
 
 	if ((!s->tenant && !(own && own->proves)) || s->tool || process_ended(&s->info))
@@ -392,7 +392,7 @@ static void take_name(struct soda_session *s, const struct soda_wire_welcome *we
 /* A client that names a member has others, whatever this agent's list is now. */
 static bool is_of_pool(const struct soda_sessions *all, const struct soda_wire_hello *hello)
 {
-	return all->members.n > 1 || soda_wire_member_tag(hello);
+	return all->servers.pool || soda_wire_member_tag(hello);
 }
 
 /* Check the epoch of a HELLO, make it the session's, and close the older connections. */
@@ -459,34 +459,40 @@ static int hello_again(struct soda_session *s, struct soda_peer *peer,
 	return ret;
 }
 
-/* Which member of the pool the client means: *member_p. A tool means none. */
-static int choose_member(const struct soda_sessions *all, const struct soda_wire_hello *hello,
-			 uint32_t *member_p, struct soda_why *why)
-{
-	uint16_t tag = soda_wire_member_tag(hello);
-	int i = tag ? soda_members_find(&all->members, tag) : 0;
-
-	if (i < 0) {
-		refuse(why, "this agent's pool (--server) has no such member: start it with the "
-			    "servers that its programs use");
-		return -EINVAL;
-	}
-	*member_p = (uint32_t)i;
-	return 0;
-}
-
-/* A client that comes back means the member that its session is for. */
+/*
+ * A client that comes back means the server that its session is for; it names none where it has
+ * not learned yet that there are several.
+ */
 static int check_member(const struct soda_session *s, const struct soda_wire_hello *hello,
 			struct soda_why *why)
 {
-	uint32_t member;
-	int ret = choose_member(s->all, hello, &member, why);
+	uint16_t tag = soda_wire_member_tag(hello);
 
-	if (ret == 0 && member != s->member) {
-		refuse(why, "this client's session is for another member of the pool");
-		ret = -EINVAL;
+	if (!tag || tag == s->server->tag)
+		return 0;
+	refuse(why, "this client's session is for another member of the pool");
+	return -EINVAL;
+}
+
+/* A session with the server that the HELLO means. A tool means none. */
+static int create(struct soda_sessions *all, const struct soda_wire_hello *hello,
+		  const struct soda_peer_info *info, struct soda_session **s_p,
+		  struct soda_why *why)
+{
+	struct soda_dpu_server *server =
+		soda_dpu_servers_take(&all->servers, soda_wire_member_tag(hello));
+
+	if (!server) {
+		refuse(why, all->opt->registered
+				    ? "this agent's pool has no such member: it is not registered"
+				    : "this agent's pool (--server) has no such member: start it "
+				      "with the servers that its programs use");
+		return -EINVAL;
 	}
-	return ret;
+	*s_p = soda_session_create(all, server, info);
+	if (!*s_p)
+		soda_dpu_servers_put(&all->servers, server);
+	return *s_p ? 0 : -ENOMEM;
 }
 
 static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
@@ -494,15 +500,12 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 		     struct soda_wire_welcome *welcome, struct soda_session **s_p,
 		     struct soda_why *why)
 {
-	uint32_t max_data = welcome->max_data, member;
+	uint32_t max_data = welcome->max_data;
 	struct soda_session *s;
-	int ret = choose_member(all, hello, &member, why);
+	int ret = create(all, hello, info, &s, why);
 
 	if (ret < 0)
 		return ret;
-	s = soda_session_create(all, member, info);
-	if (!s)
-		return -ENOMEM;
 	s->tool = !hello->chunk_bytes && !hello->client_id;
 	s->epoch = hello->epoch;
 	s->by_agent = soda_wire_agents(hello);
@@ -534,8 +537,7 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 static bool may_adopt(const struct soda_sessions *all, const struct soda_wire_hello *hello,
 		      const struct soda_peer_info *info)
 {
-	return shows_token(hello, info) && all->opt->identities[0] &&
-	       all->opt->identities[0]->proves;
+	return shows_token(hello, info) && all->servers.proves;
 }
 
 static int hello_control(struct soda_sessions *all, struct soda_peer *peer,

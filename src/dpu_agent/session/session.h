@@ -20,6 +20,7 @@
 #include "base/limits.h"
 #include "daemon/tenants.h"
 #include "dpu_agent/base/options.h"
+#include "dpu_agent/session/servers.h"
 #include "dpu_agent/session/services.h"
 #include "transport/api/service.h"
 
@@ -41,7 +42,7 @@ struct soda_session {
 	_Atomic uint32_t refs;
 	uint64_t id, secret; /* set before it is in the table */
 	bool tool;	     /* a client without pages: statistics, and services that serve such */
-	uint32_t member;     /* of soda_sessions.members: the server that it is for */
+	struct soda_dpu_server *server; /* that it is for; it is one of its users */
 	struct soda_peer_info info;
 	struct soda_tenant *tenant; /* whose client it is; NULL: the agent is open */
 
@@ -85,7 +86,7 @@ struct soda_loss {
 
 struct soda_sessions {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
-	struct soda_members members;	    /* opt->server: the memory server, or those of a pool */
+	struct soda_dpu_servers servers;
 	struct soda_services services;
 	struct soda_tenants *tenants;		  /* set before start; NULL: the agent is open */
 	const struct soda_agent_regions *regions; /* set before start, then constant; paging's */
@@ -142,7 +143,7 @@ uint32_t soda_session_agent_locked(const struct soda_session *s);
 /* The address of the memory server that the session is for. */
 static inline const char *soda_session_server(const struct soda_session *s)
 {
-	return s->all->members.address[s->member];
+	return s->server->address;
 }
 /*
  * Whether the client is told that a WRITE is done only when the server has it.  A client in front
@@ -159,10 +160,10 @@ void soda_session_break(struct soda_session *s, int err);
 /* session_table.c */
 
 /*
- * A session with that member of the pool, with one reference, not in the table yet; NULL: no
- * memory, or a service refused.
+ * A session with that server, whose user it becomes in the caller's place, with one reference, not
+ * in the table yet; NULL: no memory, or a service refused, and the caller is still the user.
  */
-struct soda_session *soda_session_create(struct soda_sessions *all, uint32_t member,
+struct soda_session *soda_session_create(struct soda_sessions *all, struct soda_dpu_server *server,
 					 const struct soda_peer_info *info);
 /* Give a reference back; the last one frees the session. The caller holds no lock. */
 void soda_session_put(struct soda_session *s);

@@ -11,7 +11,7 @@
 #include "base/wait.h"
 #include "dpu_agent/session/session.h"
 
-struct soda_session *soda_session_create(struct soda_sessions *all, uint32_t member,
+struct soda_session *soda_session_create(struct soda_sessions *all, struct soda_dpu_server *server,
 					 const struct soda_peer_info *info)
 {
 	struct soda_session *s = calloc(1, sizeof(*s) + all->services.state_bytes);
@@ -19,7 +19,7 @@ struct soda_session *soda_session_create(struct soda_sessions *all, uint32_t mem
 	if (!s)
 		return NULL;
 	s->all = all;
-	s->member = member;
+	s->server = server;
 	s->info = *info;
 	s->info.proved = NULL; /* the transport's, until its welcome */
 	if (info->proved) {
@@ -44,6 +44,7 @@ void soda_session_put(struct soda_session *s)
 	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	soda_services_destroyed(s);
+	soda_dpu_servers_put(&s->all->servers, s->server);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->life);

@@ -250,6 +250,21 @@ void soda_member_ask(struct soda_link *link)
 		learn(link, &x.member);
 }
 
+static int ask_list(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		    struct soda_why *why)
+{
+	return soda_call_members(control, arg, SODA_MEMBERS_TEXT_MAX + 1, timeout_ms, why);
+}
+
+int soda_member_ask_list(struct soda_link *link, struct soda_members *members_p)
+{
+	char text[SODA_MEMBERS_TEXT_MAX + 1];
+	struct soda_why ignored;
+	int ret = soda_call_once(&link->server, ask_list, text, patience(), &ignored);
+
+	return ret ? ret : soda_members_parse(text, members_p, &ignored);
+}
+
 /* Where a server is addressed, which may be behind an agent, as text within JSON. */
 static const char *address_of(const struct soda_link *link, char out[SODA_ADDRESS_MAX + 1])
 {

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "host_agent/core/link.h"
+#include "pool/pool.h"
 
 /*
  * The session with the server at the program's address has met it for the first time, and nothing
@@ -32,6 +33,9 @@ int soda_member_meet(struct soda_link *link, struct soda_conn *control, struct s
  * copies is not waited for when it is silent: the session is AWAY then.
  */
 void soda_member_ask(struct soda_link *link);
+/* The servers of the pool of the agent that leads to this one, which is UP. As soda_call_members().
+ */
+int soda_member_ask_list(struct soda_link *link, struct soda_members *members_p);
 /*
  * The pool's members for the statistics, a member of an object of JSON: ', "server_list": [...]',
  * of at most `bytes`, or nothing where there is a single server, or no room for all of them.  How

@@ -202,14 +202,15 @@ bool soda_servers_has(const char *address)
 }
 
 /* Whether the program can have one server more. */
-static int check_room(struct soda_why *why)
+static int check_room(bool by_agent, struct soda_why *why)
 {
 	uint32_t n = soda_members();
 
 	if (!soda_agent.settings.server)
 		return refuse(why, -ENOTSUP, "the program has a server of its own");
-	if (soda_agent.links[0].server.welcome.agent)
-		return refuse(why, -ENOTSUP, "the program's server is a DPU agent");
+	if (soda_agent.links[0].server.welcome.agent && !by_agent)
+		return refuse(why, -ENOTSUP,
+			      "the program has its servers by a DPU agent, which has not named it");
 	if (check_pool(n + 1, why))
 		return -ENOTSUP;
 	if (n == SODA_MEMBERS_MAX)
@@ -239,11 +240,13 @@ static void undo(struct soda_link *link)
 	soda_agent.identities[link->index] = NULL;
 }
 
-static int meet_late(struct soda_link *link, const char *address, struct soda_why *why)
+/* by_agent: as soda_servers_join(). */
+static int meet_late(struct soda_link *link, const char *address, bool by_agent,
+		     struct soda_why *why)
 {
 	uint32_t at = (uint32_t)(link - soda_agent.links), pairs = pairs_of_each();
 	int ms = (int)soda_agent.settings.connect_timeout_ms;
-	int ret = load_identity(at, address, why);
+	int ret = load_identity(at, by_agent ? soda_agent.agent : address, why);
 
 	if (ret) {
 		soda_identity_free(soda_agent.identities[at]);
@@ -336,7 +339,17 @@ void soda_servers_follow(struct soda_link *link)
 	atomic_store(&link->moves, false);
 }
 
-int soda_servers_join(const char *address, struct soda_why *why)
+/* The last place of the agent's pool is the new server's, or is free again. */
+static void name_behind(const char *address)
+{
+	struct soda_members *behind = &soda_agent.behind;
+
+	behind->n = soda_members() + (address ? 1 : 0);
+	if (address)
+		strcpy(behind->address[behind->n - 1], address);
+}
+
+int soda_servers_join(const char *address, bool by_agent, struct soda_why *why)
 {
 	struct soda_link *link = &soda_agent.links[soda_members()];
 	int ret = soda_servers_has(address) ? -EALREADY : 0;
@@ -344,12 +357,16 @@ int soda_servers_join(const char *address, struct soda_why *why)
 	if (!ret && !soda_agent.agent[0] && soda_members() < SODA_MEMBERS_MAX && any_away())
 		ret = find_moved(address, why);
 	if (!ret)
-		ret = check_room(why);
+		ret = check_room(by_agent, why);
 	if (ret)
 		return ret;
 	ret = make_room(why);
+	if (by_agent)
+		name_behind(address);
 	if (!ret)
-		ret = meet_late(link, address, why);
+		ret = meet_late(link, address, by_agent, why);
+	if (ret && by_agent)
+		name_behind(NULL);
 	if (ret) {
 		soda_agent.settings.servers--;
 		return ret;

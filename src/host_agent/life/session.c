@@ -397,6 +397,7 @@ static void *keep(void *arg)
 			away_ns = 0;
 			atomic_store(&link->moves, false); /* it is here: who saw it there erred */
 			soda_member_ask(link);
+			soda_servers_look(link);
 			tend(link, t);
 		} else if (away_ns) {
 			give_up_copies(link, away_ns);

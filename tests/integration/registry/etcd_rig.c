@@ -136,7 +136,7 @@ json_t *rig_ask(const struct rig *rig, int node, const char *path, const char *b
 	}
 	if (soda_http_open(&tls, &http, &why))
 		fail_msg("%s", why.text);
-	if (!soda_http_post(http, url, NULL, body, 2000, NULL, &answer, &why) && answer.body)
+	if (!soda_http_post(http, url, NULL, body, 2000, &answer, &why) && answer.body)
 		all = json_loadb(answer.body, answer.bytes, 0, NULL);
 	if (status_p)
 		*status_p = answer.status;

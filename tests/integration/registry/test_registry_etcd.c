@@ -108,7 +108,7 @@ static unsigned long watches(void)
 
 		snprintf(url, sizeof(url), "http://127.0.0.1:%d/metrics", rig.port[i]);
 		assert_int_equal(soda_http_open(&none, &http, &why), 0);
-		if (!soda_http_post(http, url, NULL, "", 2000, NULL, &answer, &why)) {
+		if (!soda_http_post(http, url, NULL, "", 2000, &answer, &why)) {
 			text = strndup(answer.body, answer.bytes);
 			at = strstr(text, line);
 			sum += at ? strtoul(strchr(at, '}') + 1, NULL, 10) : 0;
@@ -139,6 +139,7 @@ struct work {
 	/* it makes the first file; when the others are there it has more memory, or ends */
 	char begun[96], more[96], enough[96];
 	const char *mem, *log; /* its page buffer; a file that gets its standard error, or NULL */
+	const char *way;       /* of `soda run`, to its server: an option */
 };
 
 /* Words of all pages get values of this round, and are read. */
@@ -171,8 +172,8 @@ static int work(const char *begun, const char *more, const char *enough)
 static void work_become(const struct work *w, const char *server, pid_t parent)
 {
 	char soda[512];
-	const char *argv[] = { soda, "run",  "--mem",  w->mem,	"--server", server, "--",
-			       self, "work", w->begun, w->more, w->enough,  NULL };
+	const char *argv[] = { soda, "run",  "--mem",  w->mem,	w->way,	   server, "--",
+			       self, "work", w->begun, w->more, w->enough, NULL };
 
 	snprintf(soda, sizeof(soda), "%s", build_path(SODA));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -183,9 +184,9 @@ static void work_become(const struct work *w, const char *server, pid_t parent)
 	_exit(126);
 }
 
-static void work_begin_with(struct work *w, const char *name, const char *mem, const char *log)
+/* By w->way to that server. */
+static void work_begin_at(struct work *w, const char *server, const char *mem, const char *log)
 {
-	const char *server = pool(name);
 	pid_t parent = getpid();
 
 	w->mem = mem;
@@ -202,6 +203,12 @@ static void work_begin_with(struct work *w, const char *name, const char *mem, c
 	for (int i = 0; i < RIG_LOOKS && access(w->begun, F_OK); i++)
 		usleep(RIG_LOOK_US);
 	assert_int_equal(access(w->begun, F_OK), 0);
+}
+
+static void work_begin_with(struct work *w, const char *name, const char *mem, const char *log)
+{
+	w->way = "--server";
+	work_begin_at(w, pool(name), mem, log);
 }
 
 static void work_begin(struct work *w, const char *name)
@@ -388,6 +395,118 @@ static void test_join_and_drain(void **state)
 	work_end(&w);
 	end_server(&servers[1]);
 	end_server(&servers[2]);
+}
+
+/* A DPU agent that finds the servers of the pool in etcd */
+
+static void begin_agent(struct server *agent, const char *name, const char *listen)
+{
+	const char *args[] = { "--server", pool(name), "--listen", listen, NULL };
+
+	assert_int_equal(agent_start(agent, args), 0);
+}
+
+static void work_begin_behind(struct work *w, const struct server *agent)
+{
+	w->way = "--dpu";
+	work_begin_at(w, agent->address, "16M", NULL);
+}
+
+/*
+ * Servers that come while a program runs behind the agent are its servers; an agent that was
+ * started anew finds all of them, whatever their order; one that went is no server of programs that
+ * begin.
+ */
+static void test_agent(void **state)
+{
+	struct server servers[4], agent;
+	char address[128];
+	struct work w;
+
+	begin_server(&servers[0], "g", "tcp://127.0.0.1:0", NULL);
+	await_found("g", 1, NULL);
+	begin_agent(&agent, "g", "tcp://127.0.0.1:0");
+	snprintf(address, sizeof(address), "%s", agent.address);
+	work_begin_behind(&w, &agent);
+	for (int i = 1; i < 4; i++)
+		begin_server(&servers[i], "g", "tcp://127.0.0.1:0", NULL);
+	for (int i = 1; i < 4; i++)
+		await_told("g", servers[i].address, "clients", 1);
+	close(open(w.more, O_WRONLY | O_CREAT, 0600)); /* more than the first one has */
+	for (int i = 1; i < 4; i++)
+		await_told("g", servers[i].address, "used_bytes", 4 << 20);
+	work_goes_on(&w);
+	server_kill(&agent);
+	server_forget(&agent);
+	begin_agent(&agent, "g", address);
+	work_goes_on(&w);
+	work_goes_on(&w);
+	work_end(&w);
+	end_server(&servers[0]);
+	assert_true(server_logs(&agent, "is not registered any more"));
+	work_begin_behind(&w, &agent);
+	work_goes_on(&w);
+	assert_int_equal(told_of("g", servers[1].address, "clients"), 1);
+	work_end(&w);
+	for (int i = 1; i < 4; i++)
+		end_server(&servers[i]);
+	end_server(&agent);
+}
+
+/* With two copies, behind an agent: what is drained moves to a server that has come. */
+static void test_agent_and_drain(void **state)
+{
+	struct server servers[3], agent;
+	struct work w;
+
+	for (int i = 0; i < 2; i++)
+		begin_server(&servers[i], "gm", "tcp://127.0.0.1:0", NULL);
+	await_found("gm", 2, NULL);
+	begin_agent(&agent, "gm", "tcp://127.0.0.1:0");
+	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	work_begin_behind(&w, &agent);
+	unsetenv("SODA_REDUNDANCY");
+	begin_server(&servers[2], "gm", "tcp://127.0.0.1:0", NULL);
+	await_told("gm", servers[2].address, "clients", 1);
+	assert_int_equal(
+		program_run(SODA,
+			    (const char *const[]){ "pool", "drain", servers[0].address, NULL },
+			    &run),
+		0);
+	if (run.status)
+		fail_msg("%s%s", run.out, run.err);
+	end_server(&servers[0]);
+	work_goes_on(&w);
+	work_goes_on(&w);
+	work_end(&w);
+	for (int i = 1; i < 3; i++)
+		end_server(&servers[i]);
+	end_server(&agent);
+}
+
+static void agent_refused(const char *const *args, const char *words)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", "src/dpu_agent/soda-dpu-agent");
+	assert_int_equal(program_run(path, args, &run), 0);
+	if (!run.status || !strstr(run.err, words))
+		fail_msg("status %d: %s", run.status, run.err);
+}
+
+static void test_agent_refusals(void **state)
+{
+	const char *nobody[] = { "--server", pool("nobody"), NULL };
+	const char *list[] = { "--server", "tcp://127.0.0.1:7001", "--etcd-ca", "ca.pem", NULL };
+	struct server server;
+
+	agent_refused(nobody, "no server is registered in this pool");
+	agent_refused(list, "are for --server etcd://");
+	begin_server(&server, "gr", "tcp://127.0.0.1:0", NULL);
+	await_found("gr", 1, NULL);
+	agent_refused((const char *const[]){ "--server", pool("gr"), "--store", "8M", NULL },
+		      "--store is for files");
+	end_server(&server);
 }
 
 static void await_logged(const char *log, const char *words)
@@ -674,7 +793,7 @@ static void open_secure(struct rig *one, bool wants_certificates)
 static void test_user_and_tls(void **state)
 {
 	char at[160], ca[96], user[96], wrong[96], open_to_all[96];
-	struct server server;
+	struct server server, agent;
 	struct rig one;
 
 	open_secure(&one, false);
@@ -694,6 +813,14 @@ static void test_user_and_tls(void **state)
 	status_with(&one, "t", ca, wrong, 1, "authentication failed");
 	status_with(&one, "t", ca, NULL, 1, "refuses");
 	status_with(&one, "other", ca, user, 1, "permission denied");
+	assert_int_equal(agent_start(&agent, (const char *const[]){ "--server", at, "--etcd-ca", ca,
+								    "--etcd-user", user, NULL }),
+			 0);
+	assert_int_equal(server_stop(&agent), 0);
+	server_forget(&agent);
+	agent_refused((const char *const[]){ "--server", at, "--etcd-ca", ca, "--etcd-user", wrong,
+					     NULL },
+		      "authentication failed");
 	status_with(&one, "t", ca, open_to_all, 1, "others than its owner can use this file");
 	status_with(&one, "t", NULL, user, 1, "etcd");
 	/* etcd forgets its tokens, and gives new ones */
@@ -759,12 +886,21 @@ static int close_group(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_come_and_go),   cmocka_unit_test(test_drained),
-		cmocka_unit_test(test_join),	      cmocka_unit_test(test_join_and_drain),
-		cmocka_unit_test(test_rebalance),     cmocka_unit_test(test_no_room),
-		cmocka_unit_test(test_leader_killed), cmocka_unit_test(test_all_killed),
-		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_server_refusals),
-		cmocka_unit_test(test_user_and_tls),  cmocka_unit_test(test_client_certificate),
+		cmocka_unit_test(test_come_and_go),
+		cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_join),
+		cmocka_unit_test(test_join_and_drain),
+		cmocka_unit_test(test_agent),
+		cmocka_unit_test(test_agent_and_drain),
+		cmocka_unit_test(test_agent_refusals),
+		cmocka_unit_test(test_rebalance),
+		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_leader_killed),
+		cmocka_unit_test(test_all_killed),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_server_refusals),
+		cmocka_unit_test(test_user_and_tls),
+		cmocka_unit_test(test_client_certificate),
 	};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
@@ -776,5 +912,6 @@ int main(int argc, char **argv)
 		printf("SKIP: no etcd to register servers in (Debian: etcd-server)\n");
 		return 77;
 	}
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
 	return cmocka_run_group_tests(tests, open_group, close_group);
 }

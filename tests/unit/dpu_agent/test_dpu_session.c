@@ -1135,6 +1135,13 @@ static int ask_pool(struct program *p, uint32_t ask)
 	return program_call(p, SODA_MSG_POOL, body, sizeof(body));
 }
 
+static void says_members(struct program *p, const char *list)
+{
+	assert_int_equal(ask_pool(p, SODA_WIRE_POOL_MEMBERS), 0);
+	assert_int_equal(p->reply_bytes, strlen(list));
+	assert_memory_equal(p->reply, list, strlen(list));
+}
+
 static void members_of_a_pool(void **state)
 {
 	const char *list = "fake://a,fake://b,fake://c";
@@ -1152,9 +1159,8 @@ static void members_of_a_pool(void **state)
 	assert_non_null(strstr(stranger.why.text, "no such member"));
 	assert_true(second.agent & SODA_WIRE_AGENT_POOL);
 	assert_int_equal(second.agent & SODA_WIRE_AGENT_EARLY, 0);
-	assert_int_equal(ask_pool(&second, SODA_WIRE_POOL_MEMBERS), 0);
-	assert_int_equal(second.reply_bytes, strlen(list));
-	assert_memory_equal(second.reply, list, strlen(list));
+	says_members(&first, list);
+	says_members(&second, "fake://b,fake://a,fake://c"); /* its own first */
 	assert_int_equal(ask_pool(&second, SODA_WIRE_POOL_DRAIN), -ENOTSUP);
 	/* a WRITE is done when the member has it */
 	assert_int_equal(program_open(&second, REGION, PAGES, 0), 0);
@@ -1175,6 +1181,98 @@ static void members_of_a_pool(void **state)
 	assert_true(second.known);
 	leave(&second);
 	leave(&first);
+	assert_int_equal(fake_down(), 0);
+}
+
+static void parse(struct soda_members *members, const char *list)
+{
+	struct soda_why why;
+
+	assert_int_equal(soda_members_parse(list, members, &why), 0);
+}
+
+/* The registry has these servers now. */
+static void register_those(const char *list)
+{
+	static struct soda_members now; /* large */
+
+	parse(&now, list);
+	soda_dpu_servers_renew(&fake_dpu.sessions.servers, &now);
+}
+
+/* An address with the same hash as fake://a. */
+static void find_double(char *address, size_t bytes)
+{
+	uint16_t tag = soda_members_hash("fake://a");
+
+	for (uint32_t i = 0; i < 1000000; i++) {
+		snprintf(address, bytes, "fake://%u", i);
+		if (soda_members_hash(address) == tag)
+			return;
+	}
+	fail_msg("no address has the hash of fake://a");
+}
+
+/*
+ * Servers of a registry come and go: those of programs that run stay for these, programs that begin
+ * are told of those that are registered.
+ */
+static void members_that_come_and_go(void **state)
+{
+	static struct soda_members registered; /* large */
+	struct program old = { 0 }, young = { 0 }, back = { .member = tag_of("fake://a", 0) };
+	char address[32];
+
+	parse(&registered, "fake://a");
+	fake_options.registered = &registered;
+	fake_up();
+	assert_int_equal(program_hello(&old), 0);
+	assert_true(old.agent & SODA_WIRE_AGENT_POOL); /* more may come */
+	assert_int_equal(old.agent & SODA_WIRE_AGENT_EARLY, 0);
+	says_members(&old, "fake://a");
+	register_those("fake://a,fake://b");
+	says_members(&old, "fake://a,fake://b");
+	register_those("fake://c,fake://b");
+	says_members(&old, "fake://a,fake://b,fake://c");
+	assert_int_equal(program_hello(&young), 0);
+	assert_string_equal(fake_upstream.address, "fake://b");
+	says_members(&young, "fake://b,fake://c");
+	/* whoever has memory on a server that went is let to it */
+	assert_int_equal(program_hello(&back), 0);
+	assert_string_equal(fake_upstream.address, "fake://a");
+	leave(&back);
+	register_those("fake://a,fake://b");
+	says_members(&young, "fake://b,fake://a");
+	find_double(address, sizeof(address));
+	register_those(address); /* it cannot be told from fake://a */
+	says_members(&young, "fake://b");
+	leave(&young);
+	leave(&old);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* A place in which nobody has memory goes to the next server; one that has users never. */
+static void places_are_used_again(void **state)
+{
+	static struct soda_members registered; /* large */
+	struct program user = { 0 }, next = { .member = tag_of("fake://next", 0) },
+		       gone = { .member = tag_of("fake://1", 0) };
+	char list[SODA_MEMBERS_MAX * 16] = "fake://0", *end = list + strlen(list);
+
+	for (unsigned i = 1; i < SODA_MEMBERS_MAX; i++)
+		end += sprintf(end, ",fake://%u", i);
+	parse(&registered, list);
+	fake_options.registered = &registered;
+	fake_up();
+	assert_int_equal(program_hello(&user), 0);
+	register_those("fake://next"); /* takes the place of fake://1: fake://0 has a user */
+	assert_int_equal(program_hello(&gone), -EINVAL);
+	assert_non_null(strstr(gone.why.text, "not registered"));
+	assert_int_equal(program_hello(&next), 0);
+	assert_string_equal(fake_upstream.address, "fake://next");
+	says_members(&user, "fake://0,fake://next");
+	leave(&next);
+	leave(&user);
 	assert_int_equal(fake_down(), 0);
 }
 
@@ -1365,6 +1463,8 @@ int main(void)
 		cmocka_unit_test_setup(epochs_and_rows_of_agents, set_up),
 		cmocka_unit_test_setup(server_is_an_agent, set_up),
 		cmocka_unit_test_setup(members_of_a_pool, set_up),
+		cmocka_unit_test_setup(members_that_come_and_go, set_up),
+		cmocka_unit_test_setup(places_are_used_again, set_up),
 		cmocka_unit_test_setup(no_pool_of_one_server, set_up),
 		cmocka_unit_test_setup(data_for_two_members, set_up),
 		cmocka_unit_test_setup(parity_of_two_members, set_up),

@@ -158,7 +158,7 @@ static void test_choice(void **state)
 
 	many[0] = member_of("tcp://a:1", "", 5);
 	many[1] = member_of("tcp://b:1", "", 9);
-	soda_registry_choose(many, 2, &taken);
+	soda_registry_choose(many, 2, NULL, &taken);
 	assert_int_equal(taken.n, 2);
 	assert_string_equal(taken.address[0], "tcp://b:1");
 	/* a rack with much free memory is not all that there is */
@@ -170,7 +170,7 @@ static void test_choice(void **state)
 					      : "",
 				    i < 38 ? 100 + i : 1);
 	}
-	soda_registry_choose(many, 40, &taken);
+	soda_registry_choose(many, 40, NULL, &taken);
 	assert_int_equal(taken.n, SODA_MEMBERS_MAX);
 	assert_string_equal(taken.address[0], "tcp://h37:1");
 	assert_true(!strcmp(taken.address[1], "tcp://h38:1") ||

@@ -81,9 +81,12 @@ int soda_run_as_child(const char *program, char **argv, struct soda_tree *tree, 
 		soda_run_watch(tree, registry);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -1;
+		if (errno != EINTR) {
+			status = -1;
+			break;
+		}
 	child = 0;
+	soda_run_unwatch();
 	return status;
 }
 

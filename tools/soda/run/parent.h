@@ -25,8 +25,9 @@ int soda_run_as_child(const char *program, char **argv, struct soda_tree *tree, 
 		      const struct soda_run_registry *registry);
 /* server.c: be ready to start that server, until this process ends. */
 void soda_run_serve(struct soda_tree *tree, const char *library);
-/* watch.c: look for servers that come, until this process ends, and tell those of the tree. */
+/* watch.c: look for servers that come, and tell those of the tree; until soda_run_unwatch(). */
 void soda_run_watch(struct soda_tree *tree, const struct soda_run_registry *registry);
+void soda_run_unwatch(void);
 /* A status of waitpid(2) as shells have it: the exit status, or 128 + the signal. */
 int soda_run_status(int status);
 /*
