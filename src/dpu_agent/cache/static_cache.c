@@ -138,7 +138,8 @@ static bool covers(const struct soda_static_range *r, uint64_t offset, uint64_t 
 
 static bool same_owner(const struct soda_owner_name *a, const struct soda_owner_name *b)
 {
-	return a->file == b->file && a->id[0] == b->id[0] && a->id[1] == b->id[1];
+	return a->file == b->file && a->id[0] == b->id[0] && a->id[1] == b->id[1] &&
+	       a->server == b->server;
 }
 
 /* Of another region it is loaded, or will be, or fails under our eyes. */

@@ -60,7 +60,7 @@ static int fill(struct soda_dpu_servers *all, struct soda_dpu_server *place, con
 static int check_pool(const struct soda_dpu_options *opt)
 {
 	const char *what = opt->server_name   ? "--server-name is the name of one server"
-			   : opt->store_bytes ? "--store is for files, which lie on one server"
+			   : opt->store_bytes ? "--store has what one server exports"
 					      : NULL;
 
 	if (!what)

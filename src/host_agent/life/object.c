@@ -752,13 +752,6 @@ static int create_file_on_pool(const struct site *site, const char *file, uint64
 			 file, soda_members());
 		return -ENOTSUP;
 	}
-	if (soda_agent.agent[0]) {
-		snprintf(why->text, sizeof(why->text),
-			 "%.60s: files are not opened through a DPU agent in front of a pool: name "
-			 "the servers (SODA_SERVER), or an agent of one of them",
-			 file);
-		return -ENOTSUP;
-	}
 	return flags & SODA_READ_ONLY
 		       ? create_copied(site, file, bytes, flags, region_p, why)
 		       : create_on_its_server(site, file, bytes, flags, region_p, why);

@@ -505,7 +505,7 @@ static void test_agent_refusals(void **state)
 	begin_server(&server, "gr", "tcp://127.0.0.1:0", NULL);
 	await_found("gr", 1, NULL);
 	agent_refused((const char *const[]){ "--server", pool("gr"), "--store", "8M", NULL },
-		      "--store is for files");
+		      "--store has what one server exports");
 	end_server(&server);
 }
 

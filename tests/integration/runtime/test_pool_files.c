@@ -21,21 +21,24 @@ enum { THREADS = 2, FAULT_MS = 10000, SOON_MS = 700 };
 
 static unsigned slow = 1; /* times are so many times as long: SODA_TEST_PATIENCE */
 static struct world worlds[SERVERS];
-static char list[SERVERS * 160];
+static struct front front;
 
 static void open_pool(void)
 {
-	list[0] = '\0';
+	char list[SERVERS * 160] = "";
+
 	for (int i = 0; i < SERVERS; i++) {
 		world_open(&worlds[i], i == 1 ? WORLD_SHM : WORLD_DEFAULT, NULL);
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
 			 worlds[i].address);
 	}
+	front_open(&front, list);
 }
 
 /* noisy: a bit for each server that may have warned. */
 static void close_pool(unsigned noisy)
 {
+	front_close(&front);
 	for (int i = 0; i < SERVERS; i++)
 		if (noisy >> i & 1)
 			world_close_noisy(&worlds[i]);
@@ -49,7 +52,7 @@ static void start_here(const char *redundancy, unsigned fault_ms)
 
 	if (redundancy)
 		setenv("SODA_REDUNDANCY", redundancy, 1);
-	cfg.server = list;
+	cfg.server = front.address;
 	cfg.buffer = "8M";
 	cfg.threads = THREADS;
 	cfg.fault_timeout_ms = fault_ms * slow;
@@ -343,6 +346,43 @@ static void test_drained(void **state)
 		expect_exit(&out, 0);
 		if (!alone)
 			expect_says(&out, "is drained: it is read from");
+		close_pool(7);
+	}
+}
+
+/* Behind an agent: it is killed, and then once more with the server that is read. */
+static void kill_agent(const void *arg)
+{
+	if (!turn_await())
+		return;
+	let_it_learn();
+	for (int round = 0; round < 2; round++) {
+		front_kill(&front);
+		if (round)
+			world_kill(&worlds[0]);
+		sleep_ms(100);
+		front_restart(&front);
+		sleep_ms(SOON_MS * slow);
+	}
+	turn_pass();
+}
+
+static void test_agent_killed(void **state)
+{
+	static const char *const redundancy[] = { NULL, "mirror:2" };
+	struct outcome out;
+
+	if (!getenv("SODA_TEST_POOL_AGENT")) {
+		puts("SKIP: no agent stands in front of this pool");
+		skip();
+	}
+	for (int i = 0; i < 2; i++) {
+		open_pool();
+		export(0, "data", 1);
+		export(2, "data", 1); /* an agent that was started anew cannot map what is shared */
+		run_case(child_scans, kill_agent, redundancy[i], &out);
+		expect_exit(&out, 0);
+		world_restart(&worlds[0]);
 		close_pool(7);
 	}
 }
@@ -697,20 +737,16 @@ int main(void)
 {
 	const char *patience = getenv("SODA_TEST_PATIENCE");
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_other_content),
-		cmocka_unit_test(test_changed_there),
-		cmocka_unit_test(test_nobody_else),
-		cmocka_unit_test(test_writable),
-		cmocka_unit_test(test_away),
-		cmocka_unit_test(test_drained),
-		cmocka_unit_test(test_sealed),
-		cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_both_started_anew),
+		cmocka_unit_test(test_killed),	      cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_agent_killed),  cmocka_unit_test(test_other_content),
+		cmocka_unit_test(test_changed_there), cmocka_unit_test(test_nobody_else),
+		cmocka_unit_test(test_writable),      cmocka_unit_test(test_away),
+		cmocka_unit_test(test_drained),	      cmocka_unit_test(test_sealed),
+		cmocka_unit_test(test_shared),	      cmocka_unit_test(test_both_started_anew),
 		cmocka_unit_test(test_by_seed),
 	};
 
 	slow = patience ? (unsigned)atoi(patience) : 1;
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
 	return cmocka_run_group_tests_name("pool_files", tests, NULL, NULL);
 }

@@ -122,14 +122,17 @@ static bool has(uint32_t owner)
 
 static void files_are_shared_and_linger(void **state)
 {
-	struct soda_owner_name a = file(5, 1), newer = file(5, 2);
-	uint32_t one_owner, other;
+	struct soda_owner_name a = file(5, 1), newer = file(5, 2), elsewhere = a;
+	uint32_t one_owner, other, third;
 
 	make(0, true);
 	one_owner = opened(&a);
 	assert_int_equal(opened(&a), one_owner);
 	other = opened(&newer);
 	assert_int_not_equal(other, one_owner);
+	elsewhere.server = 1; /* numbers of files are each server's own */
+	third = opened(&elsewhere);
+	assert_int_not_equal(third, one_owner);
 	fetch(one_owner);
 	soda_prefetch_close(p, one_owner, false);
 	assert_true(has(one_owner));
@@ -138,8 +141,10 @@ static void files_are_shared_and_linger(void **state)
 	assert_int_equal(opened(&a), one_owner);
 	assert_true(has(one_owner));
 	assert_false(has(other));
+	assert_false(has(third));
 	soda_prefetch_close(p, one_owner, true);
 	soda_prefetch_close(p, other, true);
+	soda_prefetch_close(p, third, true);
 	assert_false(has(opened(&a)));
 	soda_prefetch_destroy(p);
 }

@@ -145,9 +145,10 @@ static void bad_ranges(void **state)
 
 static void files_are_shared_regions_are_not(void **state)
 {
-	struct soda_owner_name newer = graph;
+	struct soda_owner_name newer = graph, elsewhere = graph;
 
 	newer.id[1] = 2;
+	elsewhere.server = 1; /* numbers of files are each server's own */
 	assert_int_equal(add(&set, &graph, 0, 2 * MIB), 0);
 	assert_int_equal(add(&other, &graph, 0, 2 * MIB), 0);
 	assert_int_equal(add(&other, &graph, MIB, MIB), 0); /* part of it */
@@ -157,6 +158,8 @@ static void files_are_shared_regions_are_not(void **state)
 	assert_int_equal(add(&other, &newer, 0, MIB), 0);
 	assert_int_equal(add(&other, &mine, 0, MIB), 0);
 	assert_int_equal(loads, 3);
+	assert_int_equal(add(&other, &elsewhere, 0, MIB), 0);
+	assert_int_equal(loads, 4);
 	/* It stays as long as one of them has it. */
 	soda_static_clear(cache, &set);
 	assert_true(has(&other, 0, SIM_PAGE));

@@ -89,6 +89,7 @@ struct soda_prefetch_options {
 struct soda_owner_name {
 	bool file;	      /* a READ_ONLY file: shared */
 	uint64_t id[2];	      /* (file id, generation), or (client id, region id) */
+	uint16_t server;      /* of a file: the tag of the pool's member that has it */
 	uint64_t bytes;	      /* whole pages; parts of different length are different owners */
 	uint32_t view_chunk;  /* of a view: the size of its chunks; 0: it is none */
 	uint32_t view_user;   /* each user has a view of its own of a file, */
