@@ -297,7 +297,8 @@ SODA_API int soda_sync(void *addr, size_t bytes);
  * DISCARD on those inside the range, the others on those that it touches.
  * -EINVAL: outside every object or unknown advice; -ENOMEM: PIN beyond the
  * buffer; -EIO, -ETIMEDOUT, -ENOTCONN: PIN of a page that cannot be had, nothing
- * is pinned; -ENOTSUP: needs a DPU agent; -EACCES: DISCARD of a read-only object
+ * is pinned; -ENOTSUP: needs a DPU agent, or STATIC_CACHE of an object with
+ * redundancy; -EACCES: DISCARD of a read-only object
  * or of a range in the static cache; -ENOSPC: STATIC_CACHE over the agent's
  * capacity, nothing is loaded; -EBUSY: a static range lies across the edge; COLD
  * and STATIC_CACHE: the errors of soda_sync() where dirty data could not be

@@ -120,6 +120,8 @@ static void some_link(enum sim_process *client_p, enum sim_process *server_p)
 {
 	bool first = sim_chance(50);
 
+	if (plan.one_at_a_time) /* the agent leads to all of them */
+		first = false;
 	*client_p = plan.agent && !first ? SIM_AGENT : SIM_HOST;
 	*server_p = plan.agent && first ? SIM_AGENT : some_server();
 }
@@ -150,7 +152,10 @@ static void cut_link(void)
 
 static void cut(enum sim_process client, bool on)
 {
-	sim_net_cut(client, client == SIM_HOST ? SIM_AGENT : SIM_SERVER, on);
+	for (unsigned i = 0; client != SIM_HOST && i < plan.servers; i++)
+		sim_net_cut(client, SIM_SERVER + i, on);
+	if (client == SIM_HOST)
+		sim_net_cut(client, SIM_AGENT, on);
 }
 
 /* The agent is alone: one side goes, the other one soon, and they come back as they like. */
@@ -189,7 +194,7 @@ static void delay_one(void)
 
 static enum sim_process some_process(void)
 {
-	return plan.agent && sim_chance(50) ? SIM_AGENT : some_server();
+	return plan.agent && !plan.one_at_a_time && sim_chance(50) ? SIM_AGENT : some_server();
 }
 
 static void stop_one(void)
@@ -237,12 +242,8 @@ void sim_fate_boot(enum sim_process p)
 	sim_join(sim_spawn(p, "main", p == SIM_AGENT ? boot_agent : boot_server, NULL));
 }
 
-static void restart_one(void)
+static void restart(enum sim_process p, uint64_t length, bool silently, bool gently)
 {
-	enum sim_process p = some_process();
-	uint64_t length = sim_chance(50) ? some_time() : 1;
-	bool silently = sim_chance(30), gently = sim_chance(25);
-
 	sim_note("FAULT process %d %s%s for %.3f ms", p, gently ? "ends" : "is killed",
 		 silently ? ", silently," : "", (double)length / 1e6);
 	fault_begins();
@@ -258,6 +259,29 @@ static void restart_one(void)
 	sim_sleep(length, "a process that is not there");
 	sim_fate_boot(p);
 	fault_ends();
+}
+
+static void restart_one(void)
+{
+	enum sim_process p = some_process();
+	uint64_t length = sim_chance(50) ? some_time() : 1;
+	bool silently = sim_chance(30);
+
+	restart(p, length, silently, sim_chance(25));
+}
+
+/* The agent before a pool, for no longer than nobody need notice, or its connections to the host.
+ */
+static void strike_agent(void)
+{
+	if (sim_chance(40)) {
+		restart(SIM_AGENT, sim_chance(50) ? 1 : 1 + sim_below(300 * SIM_MS), false,
+			sim_chance(25));
+		return;
+	}
+	disturb(100 * SIM_MS);
+	for (uint64_t n = sim_between(1, 4); n; n--)
+		sim_net_break(SIM_HOST, SIM_AGENT, (enum sim_break)sim_below(SIM_BREAK_SILENT));
 }
 
 static void starve_one(void)
@@ -333,7 +357,9 @@ static void fault_of_victim(void)
 {
 	uint64_t dice = sim_below(100);
 
-	if (dice < 35)
+	if (plan.agent && sim_chance(25))
+		strike_agent();
+	else if (dice < 35)
 		break_some();
 	else if (dice < 50)
 		cut_link();
@@ -435,7 +461,8 @@ static void stagger_rebuild(void)
 		uint64_t length = 1 + sim_below(20 * SIM_MS);
 
 		disturb(length);
-		sim_net_delay_one(SIM_HOST, sim_history.rebuilt_on, length);
+		sim_net_delay_one(plan.agent ? SIM_AGENT : SIM_HOST, sim_history.rebuilt_on,
+				  length);
 		sim_sleep(1 + sim_below(10 * SIM_MS), "a rebuild to go on");
 	}
 }

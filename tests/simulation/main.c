@@ -19,14 +19,11 @@ static void *host_main(void *arg)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 	struct sim_fiber *workers[SIM_THREADS], *fate;
-	char buffer[32], servers[SIM_SERVERS * 32] = "";
+	char buffer[32];
 	int ret;
 
 	snprintf(buffer, sizeof(buffer), "%llu",
 		 (unsigned long long)plan.buffer_chunks * plan.chunk_bytes);
-	for (unsigned i = 0; i < plan.servers; i++)
-		snprintf(servers + strlen(servers), 32, "%ssim://%s", i ? "," : "",
-			 sim_net_name(SIM_SERVER + i));
 	if (plan.servers > 1) {
 		setenv("SODA_SLAB", "2M", 1);
 		setenv("SODA_REBUILD_RATE", plan.rebuild_rate, 1);
@@ -38,7 +35,7 @@ static void *host_main(void *arg)
 	}
 	if (plan.sealed_files)
 		setenv("SODA_SEAL_KEY_FILE", SIM_DISK_KEY, 1);
-	cfg.server = plan.agent ? NULL : servers;
+	cfg.server = plan.agent ? NULL : plan.agent_settings.servers;
 	cfg.dpu = plan.agent ? "sim://agent" : NULL;
 	cfg.buffer = buffer;
 	cfg.evict = plan.evict;
@@ -75,6 +72,12 @@ static void *host_main(void *arg)
 
 static void run(void *arg)
 {
+	static char servers[SIM_SERVERS * 32];
+
+	for (unsigned i = 0; i < plan.servers; i++)
+		snprintf(servers + strlen(servers), 32, "%ssim://%s", i ? "," : "",
+			 sim_net_name(SIM_SERVER + i));
+	plan.agent_settings.servers = servers;
 	sim_plan_print();
 	sim_net_delay(plan.delay_ns, plan.jitter_ns);
 	for (unsigned i = 0; i < plan.servers; i++)

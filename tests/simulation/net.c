@@ -14,6 +14,7 @@
 #include "base/numa/numa_node.h"
 #include "nodes.h"
 #include "fibers.h"
+#include "pool/pool.h"
 #include "transport/api/transport_impl.h"
 
 enum { ANSWERS = 256, WORKERS = 4 };
@@ -28,6 +29,8 @@ struct message {
 	struct soda_post post; /* REQUEST of a data connection: mr is not used there */
 	uint16_t region_id;
 	bool polling, told;
+	struct soda_wire_origin origin; /* of a WRITE without data: whose they are */
+	bool kept;			/* it is one, or has the code of its data instead */
 	bool stored; /* a READ of what the agent's store may have; an answer: it has it */
 	struct soda_wire_residency residency;
 	enum soda_msg type; /* of a call, or its answer */
@@ -116,7 +119,7 @@ static struct {
 	unsigned refuse_reads;
 } net = { .delay = 10 * SIM_US };
 
-bool sim_net_local;
+bool sim_net_local, sim_net_keeps;
 struct sim_net_who sim_net_who[SIM_PROCESSES] = { [SIM_HOST].user = 1000 };
 
 static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",   "server",
@@ -441,10 +444,23 @@ static int op_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 			  timeout_ms, why);
 }
 
+/* That travel with it. */
+static size_t bytes_of(const struct soda_post *post)
+{
+	if (!post->write || post->origin)
+		return 0;
+	return post->code ? post->code_bytes : post->bytes;
+}
+
+static bool op_keeps(const struct soda_conn *conn)
+{
+	return sim_net_keeps;
+}
+
 static int op_post(struct soda_conn *conn, const struct soda_post *post)
 {
 	struct sim_conn *c = of(conn);
-	struct message *m = new_message(REQUEST, NULL, post->write ? post->bytes : 0);
+	struct message *m = new_message(REQUEST, NULL, bytes_of(post));
 	uint32_t at = c->tail++ % conn->depth;
 
 	c->asked[at].cookie = post->cookie;
@@ -453,6 +469,9 @@ static int op_post(struct soda_conn *conn, const struct soda_post *post)
 	m->post = *post;
 	m->region_id = post->mr->region_id;
 	m->told = post->residency;
+	m->kept = post->origin || post->code;
+	if (post->origin)
+		m->origin = *post->origin;
 	m->stored = post->stored;
 	if (post->residency)
 		m->residency = *post->residency;
@@ -474,15 +493,21 @@ static int op_flush(struct soda_conn *conn, bool polling)
 		}
 		c->posted = m->next;
 		m->polling = polling;
-		if (m->post.write) { /* from the pages as they are now */
+		if (m->post.code && m->kept) {
+			memcpy(m->data, m->post.code, m->bytes);
+		} else if (m->post.write && !m->kept) { /* from the pages as they are now */
 			sim_spend(m->post.bytes / 8);
 			if (c->pipe->from == SIM_HOST)
 				sim_host_check_resident(m->post.data, m->post.bytes);
 			memcpy(m->data, m->post.data, m->post.bytes);
 		}
-		sim_note("%s of %u at %llu of region %u on connection %u",
-			 m->post.write ? "WRITE" : "READ", m->post.bytes,
-			 (unsigned long long)m->post.offset, m->region_id, c->pipe->number);
+		sim_note("%s%s of %u at %llu of region %u on connection %u",
+			 m->post.write ? "WRITE" : "READ",
+			 !m->kept	? ""
+			 : m->post.code ? " of parity"
+					: " of kept data",
+			 m->post.bytes, (unsigned long long)m->post.offset, m->region_id,
+			 c->pipe->number);
 		send_message(c->pipe, false, m);
 		sim_point();
 	}
@@ -565,6 +590,7 @@ static const struct soda_conn_ops data_ops = {
 	.post = op_post,
 	.flush = op_flush,
 	.poll = op_poll,
+	.keeps = op_keeps,
 };
 
 static enum sim_process called(const char *name)
@@ -573,6 +599,20 @@ static enum sim_process called(const char *name)
 		if (!strcmp(name, names[p]))
 			return (enum sim_process)p;
 	sim_fail("there is no sim://%s", name);
+}
+
+/* The server to which an agent leads by this HELLO. */
+static enum sim_process behind(const struct soda_wire_hello *hello)
+{
+	uint16_t tag = soda_wire_member_tag(hello);
+	char address[32];
+
+	for (enum sim_process p = SIM_SERVER; tag && p < SIM_PROCESSES; p++) {
+		snprintf(address, sizeof(address), "sim://%s", names[p]);
+		if (soda_members_hash(address) == tag)
+			return p;
+	}
+	return SIM_SERVER;
 }
 
 static void *control_main(void *arg);
@@ -674,7 +714,7 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	if (ret)
 		return ret;
 	if (p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL)
-		net.welcomed[p->to == SIM_AGENT ? SIM_SERVER : p->to] =
+		net.welcomed[p->to == SIM_AGENT ? behind(hello) : p->to] =
 			(struct sim_welcomed){ welcome_p->instance_id, welcome_p->client_id };
 	c = calloc(1, sizeof(*c));
 	soda_conn_init(&c->conn, opt->kind == SODA_CONN_CONTROL ? &control_ops : &data_ops, opt,
@@ -870,7 +910,7 @@ struct request {
 	struct soda_request rq;
 	struct soda_peer *peer; /* until done */
 	struct answer *answer;
-	uint8_t *data; /* none: the daemon's */
+	struct soda_wire_code code;
 };
 
 static void deliver(struct soda_peer *peer, struct message *m, const struct soda_span *span)
@@ -893,6 +933,14 @@ static void deliver(struct soda_peer *peer, struct message *m, const struct soda
 		.hold = span ? span->hold : NULL,
 	};
 	r->peer = peer;
+	r->rq.keep = m->post.keep;
+	r->rq.kept = m->kept;
+	r->rq.origin = m->origin;
+	if (m->kept && m->post.code) {
+		if (!soda_wire_get_code(m->data, (uint32_t)m->bytes, &r->code))
+			sim_fail("a code does not survive its wire format");
+		r->rq.code = &r->code;
+	}
 	r->answer = new_answer(peer);
 	peer->pending++;
 	peer->listener->ops->request(peer->client, &r->rq);
@@ -961,7 +1009,7 @@ static bool hand_in(struct soda_peer *peer, struct message *m)
 	struct soda_span span = { .bytes = 0 };
 	int ret;
 
-	if (!m->post.write) {
+	if (!m->post.write || m->kept) {
 		deliver(peer, m, NULL);
 		return true;
 	}

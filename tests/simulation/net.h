@@ -27,6 +27,8 @@ enum sim_break {
 
 /* Who connects to the server does it as a user of its machine. */
 extern bool sim_net_local;
+/* An agent before a pool keeps data of WRITEs, as by tcp. */
+extern bool sim_net_keeps;
 
 /* What the kernel says of those who connect. */
 struct sim_net_who {

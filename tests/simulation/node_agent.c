@@ -27,7 +27,7 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	soda_log_setup("agent", SODA_LOG_LVL_INFO, on_log, NULL);
 	if (soda_conf_defaults(&soda_dpu_conf, &opt, &err))
 		sim_fail("the agent's options: %s", err.text);
-	opt.server = (char *)"sim://server";
+	opt.server = (char *)(uintptr_t)s->servers;
 	opt.daemon.workers = s->workers;
 	opt.completers = s->completers;
 	opt.channels = s->channels;

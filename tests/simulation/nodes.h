@@ -148,6 +148,7 @@ struct sim_agent_settings {
 	uint64_t write_budget, client_credit, window, cache_bytes, static_bytes;
 	uint32_t grace_ms, timeout_ms, workers, completers, channels, limit;
 	bool base, aggregate, async, dynamic;
+	const char *servers; /* as its --server */
 	const char *policy;
 	uint64_t store;			      /* bytes for the node's store; 0: none */
 	uint64_t move;			      /* bytes for movement; 0: none */

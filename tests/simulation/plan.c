@@ -45,6 +45,12 @@ bool sim_plan_has_pool(uint64_t seed)
 	return dice_of(seed, 0x506f6f6c) % 100 < 15;
 }
 
+/* Of a pool: whether an agent stands before it. */
+static bool has_agent(uint64_t seed)
+{
+	return dice_of(seed, 0x46726f6e74) % 100 < 35;
+}
+
 /*
  * In a part of the pools with redundancy objects have erasure codes, in a part they lie in stripes,
  * and in a part servers are drained; with dice of their own.
@@ -74,7 +80,7 @@ static void offer_codes(uint64_t seed)
 
 /*
  * In a part of the seeds there are several servers.  The dice are others than the rest's, so that
- * all other seeds stay what they are.  A pool has no files and no agent.
+ * all other seeds stay what they are.  A pool has no files; before some an agent stands.
  */
 static void offer_pool(uint64_t seed)
 {
@@ -87,7 +93,9 @@ static void offer_pool(uint64_t seed)
 	plan.mirrored = dice / 100 % 100 < 90;
 	plan.one_at_a_time = plan.mirrored && dice / 10000 % 100 < 50;
 	plan.rebuild_rate = dice / 1000000 % 100 < 50 ? "1M" : "128M";
-	plan.agent = plan.handler = plan.neighbour = plan.server.files = false;
+	plan.agent = has_agent(seed);
+	plan.handler = plan.neighbour = plan.server.files = false;
+	sim_net_keeps = dice_of(seed, 0x4b656570) % 100 < 80;
 	plan.server.max_clients = 1000; /* servers do not refuse the host itself */
 	offer_codes(seed);
 	plan.buffer_chunks += plan.threads * plan.servers; /* a staging slot for each */
@@ -173,8 +181,8 @@ void sim_plan_make(uint64_t seed)
 		.dynamic = sim_chance(50),
 		.limit = (uint32_t)sim_between(0, 2),
 	};
-	offer_store(seed);
 	offer_pool(seed);
+	offer_store(seed);
 	offer_sealing(seed);
 	offer_sealed_files(seed);
 }
@@ -186,7 +194,8 @@ void sim_plan_print(void)
 		 plan.agent ? "with an agent" : "direct", plan.threads, plan.chunk_bytes,
 		 plan.buffer_chunks, plan.prefetch, plan.connect_ms, plan.fault_ms, plan.faults);
 	if (plan.servers > 1)
-		sim_note("plan: a pool of %u servers%s%s", plan.servers,
+		sim_note("plan: a pool of %u servers%s%s%s", plan.servers,
+			 plan.agent && !sim_net_keeps ? ", whose agent keeps nothing" : "",
 			 plan.mirrored && !plan.code ? ", mirror:2" : "",
 			 plan.one_at_a_time ? ", of which one at a time is struck" : "");
 	if (plan.code || plan.drains)

@@ -278,12 +278,19 @@ void soda_free(void *p)
 		free_anyhow(p);
 }
 
+/* The last chunk of the object, of all its slabs. */
+static uint32_t last_of(const struct soda_region *r)
+{
+	while (r->rest)
+		r = r->rest;
+	return r->first + r->chunks - 1;
+}
+
 /* A rule of the agent's operator wants objects of this name in the static cache. */
 static void obey_rule(struct soda_region *r)
 {
 	struct soda_why why = { "" };
-	int ret =
-		soda_freeze_advise(r, r->first, r->first + r->chunks - 1, SODA_STATIC_CACHE, &why);
+	int ret = soda_freeze_advise(r, r->first, last_of(r), SODA_STATIC_CACHE, &why);
 
 	if (ret)
 		soda_log_warning("%s is to be in the static cache, by a rule of the agent's: %s",

@@ -13,6 +13,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/stripe.h"
 #include "host_agent/object/unacked.h"
 
@@ -281,6 +282,7 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 		protect(r, first, last, true);
 		return ret;
 	}
+	f->fresh = true;
 	soda_link_await_keyed(r->link);
 	return 0;
 }
@@ -353,7 +355,7 @@ static void set_ending(struct soda_region *r, uint32_t first, uint32_t last, boo
 	soda_regions_unlock();
 }
 
-int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int advice,
+static int advise_slab(struct soda_region *r, uint32_t first, uint32_t last, int advice,
 		       struct soda_why *why)
 {
 	struct soda_wire_advise m = message(r, first, last, advice);
@@ -375,6 +377,87 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 		set_ending(r, first, last, false);
 	else
 		thaw(r, first, last);
+	return ret;
+}
+
+/* Slabs with copies */
+
+/* Of one copy: a region of its own to the agent. */
+static int advise_copy(const struct soda_region *r, struct soda_region *copy, uint32_t first,
+		       uint32_t last, int advice, struct soda_why *why)
+{
+	struct soda_wire_advise m = { .region_id = copy->id,
+				      .advice = (uint16_t)advice,
+				      .offset = soda_stripe_offset_of(r, first) };
+	struct soda_static_map *map = NULL;
+	int ret;
+
+	m.bytes = soda_stripe_offset_of(r, last) + soda_stripe_bytes_of(r, last) - m.offset;
+	ret = soda_calls_advise_region(copy, &m, &map, why);
+	if (map) /* which of the copies is read changes: READs go to the agent */
+		soda_conn_unmap_static(map);
+	return ret;
+}
+
+/*
+ * Nothing is frozen here, and so STATIC_CACHE is for what cannot be stored to anyway.  Whoever is
+ * away is not told, nor told later: its copy may be another one by then.
+ */
+static int advise_copies(struct soda_region *r, uint32_t first, uint32_t last, int advice,
+			 struct soda_why *why)
+{
+	uint64_t copies = soda_copies(r);
+	int ret = -ENOTCONN, err;
+	bool told = false;
+
+	if (advice == SODA_STATIC_CACHE && !(r->flags & SODA_READ_ONLY)) {
+		snprintf(why->text, sizeof(why->text),
+			 "an object with redundancy, or that has moved to another server, is not "
+			 "kept in the static cache: its copies have to be written");
+		return -ENOTSUP;
+	}
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++) {
+		struct soda_region *copy = atomic_load(&r->copy[k]);
+
+		if (!copy || !soda_copy_is_current(copies, k))
+			continue;
+		err = advise_copy(r, copy, first, last, advice, why);
+		told = told || !err;
+		ret = err;
+	}
+	return told ? 0 : ret;
+}
+
+/* The call is over for this slab: what it has frozen stays so, or is thawed. */
+static void decide(struct soda_region *r, bool stays)
+{
+	struct soda_why ignored = { "" };
+	struct soda_frozen *f = r->frozen;
+
+	while (f && !f->fresh)
+		f = f->next;
+	if (!f)
+		return;
+	f->fresh = false; /* there is one: a call freezes a slab's part once */
+	if (!stays)
+		advise_slab(r, f->first, f->last, SODA_NORMAL, &ignored);
+}
+
+int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int advice,
+		       struct soda_why *why)
+{
+	struct soda_region *at;
+	int ret = 0;
+
+	for (at = r; !ret && at && at->first <= last; at = at->rest) {
+		uint32_t end = at->first + at->chunks - 1;
+		uint32_t from = first < at->first ? at->first : first, to = last < end ? last : end;
+
+		ret = soda_copies(at) ? advise_copies(at, from, to, advice, why)
+				      : advise_slab(at, from, to, advice, why);
+	}
+	for (struct soda_region *done = r; done != at; done = done->rest)
+		decide(done, !ret);
 	return ret;
 }
 

@@ -13,14 +13,17 @@
 #include "host_agent/object/region.h"
 
 /*
- * advice: SODA_STATIC_CACHE, SODA_NO_CACHE or SODA_DYNAMIC_CACHE.  api_lock held.  0; -ENOTSUP:
- * there is no agent; -ENOSPC: the agent's static cache has no room; -EBUSY: a frozen range lies
- * partly outside; errors of soda_sync_range(); -ENOMEM.  After an error of SODA_STATIC_CACHE
- * nothing is frozen, after one of the others nothing is thawed.
+ * advice: SODA_STATIC_CACHE, SODA_NO_CACHE or SODA_DYNAMIC_CACHE; of an object of several slabs r
+ * is that of the first chunk.  api_lock held.  0; -ENOTSUP: there is no agent, or STATIC_CACHE of a
+ * slab with copies that is no READ_ONLY file; -ENOSPC: the agent's static cache has no room;
+ * -EBUSY: a frozen range lies partly outside; errors of soda_sync_range(); -ENOMEM.  After an error
+ * of SODA_STATIC_CACHE nothing is frozen that was not before; after one of the others nothing is
+ * thawed, but for slabs before the one that has failed.  Copies of a slab are told where their
+ * server is UP, and not again.
  */
 int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int advice,
 		       struct soda_why *why);
-/* Whether a chunk of the range is frozen. api_lock held. */
+/* Whether a chunk of the slab, in the range, is frozen. api_lock held. */
 bool soda_freeze_covers(const struct soda_region *r, uint32_t first, uint32_t last);
 
 /*

@@ -28,6 +28,7 @@ struct soda_frozen {
 	struct soda_frozen *next;
 	uint32_t first, last;
 	enum soda_frozen_state state;
+	bool fresh; /* frozen by the call that holds api_lock now, which may undo it */
 };
 
 /*

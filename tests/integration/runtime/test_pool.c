@@ -9,6 +9,7 @@
 #include "lib/world.h"
 
 enum { SERVERS = 4, PAGE = 4096, SLAB = 2 << 20, SMALL = 64 << 20, FAULT_MS = 300 };
+enum { STATIC = 32 << 20 }; /* more than the agent's static cache has: meson.build */
 
 static struct world worlds[SERVERS];
 static char list[SERVERS * 160];
@@ -177,6 +178,54 @@ static void test_ranges(void **state)
 	close_pool(-1);
 }
 
+/*
+ * Ranges over several slabs in the static cache of the agent before the pool, all of them or
+ * nothing; of objects with redundancy, which have to be written, nothing.
+ */
+static void child_caches(const void *arg)
+{
+	struct soda_config cfg = config();
+	char *p, *large, *copied;
+
+	setenv("SODA_SLAB", "2M", 1);
+	start(&cfg);
+	p = alloc_checked(4 * SLAB);
+	large = alloc_checked(STATIC);
+	copied = soda_alloc(4 * SLAB, SODA_MIRROR(2));
+	CHECK(copied != NULL, "%s", soda_last_error());
+	store(p, 4 * SLAB);
+	store(large, STATIC);
+	store(copied, 4 * SLAB);
+	CHECK_EQ(soda_advise(p + PAGE, 3 * SLAB, SODA_STATIC_CACHE), 0);
+	CHECK_EQ(soda_advise(p, 4 * SLAB, SODA_COLD), 0);
+	verify(p, 0, 4 * SLAB);
+	CHECK_EQ(touch_signal(word_of(p, 1), true), SIGSEGV);
+	CHECK_EQ(touch_signal(word_of(p, 2 * SLAB / PAGE), true), SIGSEGV);
+	CHECK_EQ(soda_advise(large, STATIC, SODA_STATIC_CACHE), -ENOSPC);
+	store(large, STATIC); /* none of its slabs is kept there */
+	CHECK_EQ(soda_advise(copied, 4 * SLAB, SODA_STATIC_CACHE), -ENOTSUP);
+	CHECK(strstr(soda_last_error(), "redundancy"), "%s", soda_last_error());
+	CHECK_EQ(soda_advise(copied, 4 * SLAB, SODA_NO_CACHE), 0);
+	CHECK_EQ(soda_advise(copied, 4 * SLAB, SODA_DYNAMIC_CACHE), 0);
+	CHECK_EQ(soda_advise(p, 4 * SLAB, SODA_DYNAMIC_CACHE), 0);
+	store(p, 4 * SLAB);
+	verify(p, 0, 4 * SLAB);
+	verify(large, 0, STATIC);
+	verify(copied, 0, 4 * SLAB);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_caches(void **state)
+{
+	if (!getenv("SODA_TEST_POOL_AGENT")) {
+		puts("SKIP: no agent stands in front of this pool");
+		skip();
+	}
+	open_pool();
+	expect_passes(child_caches, NULL);
+	close_pool(-1);
+}
+
 /* How many slabs cannot be read; the others must be right, and come at once. */
 static unsigned unreadable(char *p)
 {
@@ -326,9 +375,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_larger_than_any), cmocka_unit_test(test_heap),
-		cmocka_unit_test(test_ranges),		cmocka_unit_test(test_member_away),
-		cmocka_unit_test(test_bad_lists),	cmocka_unit_test(test_too_much),
+		cmocka_unit_test(test_ranges),		cmocka_unit_test(test_caches),
+		cmocka_unit_test(test_member_away),	cmocka_unit_test(test_bad_lists),
+		cmocka_unit_test(test_too_much),
 	};
 
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

@@ -387,6 +387,55 @@ static void test_agent_killed(void **state)
 	}
 }
 
+/* A file in the agent's static cache is read from there alone. */
+static void child_cached(const void *arg)
+{
+	size_t bytes = 0;
+	char *p;
+
+	start_here(NULL, FAULT_MS);
+	p = open_data(&bytes);
+	CHECK_EQ(soda_advise(p, bytes, SODA_STATIC_CACHE), 0);
+	turn_pass();
+	CHECK(turn_await());
+	for (size_t page = 0; page < PAGES; page++)
+		look(p, page, 1);
+	turn_pass();
+	CHECK(turn_await());
+	soda_free(p);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void look_at_cache(const void *arg)
+{
+	unsigned long long read;
+
+	if (!turn_await())
+		return;
+	assert_true(world_stat(front.address, "static_used_bytes") >= BYTES);
+	read = stat_of(0, "bytes_read");
+	turn_pass();
+	if (!turn_await())
+		return;
+	assert_int_equal(stat_of(0, "bytes_read"), read);
+	turn_pass();
+}
+
+static void test_cached(void **state)
+{
+	struct outcome out;
+
+	if (!getenv("SODA_TEST_POOL_AGENT")) {
+		puts("SKIP: no agent stands in front of this pool");
+		skip();
+	}
+	open_pool();
+	export(0, "data", 1);
+	run_case(child_cached, look_at_cache, NULL, &out);
+	expect_exit(&out, 0);
+	close_pool(0);
+}
+
 /* With redundancy reads are shared by two servers. */
 
 static void read_from_both(const void *arg)
@@ -737,12 +786,19 @@ int main(void)
 {
 	const char *patience = getenv("SODA_TEST_PATIENCE");
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),	      cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_agent_killed),  cmocka_unit_test(test_other_content),
-		cmocka_unit_test(test_changed_there), cmocka_unit_test(test_nobody_else),
-		cmocka_unit_test(test_writable),      cmocka_unit_test(test_away),
-		cmocka_unit_test(test_drained),	      cmocka_unit_test(test_sealed),
-		cmocka_unit_test(test_shared),	      cmocka_unit_test(test_both_started_anew),
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_agent_killed),
+		cmocka_unit_test(test_cached),
+		cmocka_unit_test(test_other_content),
+		cmocka_unit_test(test_changed_there),
+		cmocka_unit_test(test_nobody_else),
+		cmocka_unit_test(test_writable),
+		cmocka_unit_test(test_away),
+		cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_sealed),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_both_started_anew),
 		cmocka_unit_test(test_by_seed),
 	};
 

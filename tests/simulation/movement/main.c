@@ -32,6 +32,7 @@ static void make_plan(uint64_t seed)
 	for (unsigned i = 0; i < MOVE_PROGRAMS; i++)
 		move_plan.far[i] = sim_chance(25);
 	move_plan.agent = (struct sim_agent_settings){
+		.servers = "sim://server",
 		.write_budget = 1 << 20,
 		.client_credit = 16,
 		.window = 64,

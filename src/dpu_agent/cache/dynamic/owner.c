@@ -34,8 +34,7 @@ struct soda_owner *soda_owner_find(const struct soda_owners *owners,
 
 		if (o && o->s.name.file && o->s.name.id[0] == name->id[0] &&
 		    o->s.name.id[1] == name->id[1] && o->s.name.server == name->server &&
-		    o->s.name.bytes == name->bytes &&
-		    o->s.name.view_chunk == name->view_chunk &&
+		    o->s.name.bytes == name->bytes && o->s.name.view_chunk == name->view_chunk &&
 		    o->s.name.view_user == name->view_user &&
 		    o->s.name.view_tenant == name->view_tenant)
 			return o;
