@@ -487,8 +487,10 @@ int soda_audit_live(struct soda_why *why)
 	for (int i = 0; i < LOOKS; i++) {
 		int ret = look(why);
 		bool same = !strcmp(before.text, why->text);
+		/* what ends is taken apart session by session, and one may come back meanwhile */
+		bool ends = atomic_load(&soda_agent.life) == SODA_LIFE_ENDED;
 
-		if (ret != -EUCLEAN || beat != pulse() || (i && !same))
+		if (ends || ret != -EUCLEAN || beat != pulse() || (i && !same))
 			return 0;
 		before = *why;
 		poll(NULL, 0, PAUSE_MS);

@@ -45,8 +45,8 @@ int soda_audit_check(enum soda_audit_when when, struct soda_why *why);
 /*
  * The same while other threads run, which make accounts differ for a moment.  So -EUCLEAN only
  * where the same thing is wrong, and no counter changes, in thousands of looks over several
- * seconds; 0 also where too much is under way to tell.  Takes the lock of soda_regions_lock and
- * each shard's.
+ * seconds; 0 also where too much is under way to tell, or the runtime ends.  Takes the lock of
+ * soda_regions_lock and each shard's.
  */
 int soda_audit_live(struct soda_why *why);
 

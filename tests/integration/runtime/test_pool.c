@@ -307,6 +307,46 @@ static void test_member_away(void **state)
 	close_pool(2);
 }
 
+/* The last of the members is away when the program ends, and comes back meanwhile. */
+static void child_ends(const void *arg)
+{
+	struct soda_config cfg = config();
+	char *p;
+
+	start(&cfg);
+	p = alloc_checked(SMALL);
+	store(p, SMALL);
+	soda_free(p);
+	turn_pass();
+	CHECK(turn_await());
+	sleep_ms(100); /* its keeper has seen it go */
+	turn_pass();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void come_back_late(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&worlds[SERVERS - 1]);
+	turn_pass();
+	if (!turn_await())
+		return;
+	sleep_ms(200);
+	world_restart(&worlds[SERVERS - 1]);
+}
+
+static void test_ends_while_away(void **state)
+{
+	struct trial t = { .child = child_ends, .during = come_back_late };
+	struct outcome out;
+
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool(SERVERS - 1);
+}
+
 struct refusal {
 	const char *list, *says, *mode;
 };
@@ -376,8 +416,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_larger_than_any), cmocka_unit_test(test_heap),
 		cmocka_unit_test(test_ranges),		cmocka_unit_test(test_caches),
-		cmocka_unit_test(test_member_away),	cmocka_unit_test(test_bad_lists),
-		cmocka_unit_test(test_too_much),
+		cmocka_unit_test(test_member_away),	cmocka_unit_test(test_ends_while_away),
+		cmocka_unit_test(test_bad_lists),	cmocka_unit_test(test_too_much),
 	};
 
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
