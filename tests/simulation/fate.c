@@ -376,8 +376,10 @@ static void fault_of_victim(void)
 /* Nobody is told, and it is found when somebody reads it. */
 static void change_some(void)
 {
-	for (uint64_t n = plan.sealed ? sim_below(6) : 0; n; n--)
+	for (uint64_t n = plan.sealed ? sim_below(6) : 0; n; n--) {
 		sim_seal_change_one(plan.one_at_a_time ? victim : SIM_WORLD);
+		sim_copies_look(); /* it may be written anew before anybody looks again */
+	}
 }
 
 static void one_fault(void)

@@ -322,16 +322,16 @@ static int ask_unacked(struct soda_conn *control, void *arg, bool again, int tim
 /* Ask an agent that acknowledges WRITEs early which of them the server has by now. */
 static void ask_agent(struct soda_link *link)
 {
+	struct soda_unacked_answer answer = { .refused = false };
 	struct soda_why ignored;
-	bool refused = false;
 
 	if (link != soda_agent.links) /* of a pool, which acknowledges late */
 		return;
-	soda_call_once(&link->server, ask_unacked, &refused,
+	soda_call_once(&link->server, ask_unacked, &answer,
 		       (int)soda_agent.settings.fault_timeout_ms, &ignored);
-	if (refused)
+	if (answer.refused)
 		soda_recover_refused();
-	soda_kept_look();
+	soda_kept_look(answer.written);
 }
 
 static int renew_token(struct soda_conn *control, void *arg, bool again, int timeout_ms,

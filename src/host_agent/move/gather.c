@@ -272,24 +272,22 @@ static int try_exactly(struct opening *o, uint32_t pieces)
 	return read_among(o, pieces, until_ns < o->deadline_ns ? until_ns : o->deadline_ns);
 }
 
-/* A place of each piece that is current. */
-static uint32_t current_pieces(const struct soda_region *r)
+static bool is_enough(const struct soda_region *r, uint32_t places)
 {
-	uint32_t copies = (uint32_t)soda_copies(r), n = r->pieces + r->parities;
-	uint32_t first = copies & ((1u << n) - 1);
-
-	return first | (copies >> n & ~first) << n;
+	return how_many(places) == r->pieces && how_many(soda_copy_pieces(r, places)) == r->pieces;
 }
 
-/* K pieces that are all as they were sent. 0: there are none; *unsure_p: as far as could be asked.
+/*
+ * K pieces that are all as they were sent; one that moves may be so in one of its two places alone.
+ * 0: there are none; *unsure_p: as far as could be asked.
  */
 static uint32_t find_right(struct opening *o, bool *unsure_p)
 {
-	uint32_t current = current_pieces(o->r);
+	uint32_t current = (uint32_t)soda_copies(o->r) & ((1u << soda_copy_places(o->r)) - 1);
 
 	*unsure_p = false;
 	for (uint32_t set = current; set; set = (set - 1) & current) {
-		int ret = how_many(set) == o->r->pieces ? try_exactly(o, set) : -EBADMSG;
+		int ret = is_enough(o->r, set) ? try_exactly(o, set) : -EBADMSG;
 
 		if (!ret)
 			return set;
@@ -309,6 +307,15 @@ static void give_up_piece(const struct opening *o, uint32_t k)
 	soda_copies_drop(o->r, k);
 }
 
+/* Those of `right` with that one, which has the same piece as one of them, or as none. */
+static uint32_t with(const struct soda_region *r, uint32_t right, uint32_t one)
+{
+	uint32_t n = r->pieces + r->parities;
+	uint32_t other = one >> n ? one >> n : one << n;
+
+	return (right & other ? right & ~other : right & (right - 1)) | one;
+}
+
 /*
  * Of the pieces `bad`, not all of which are right, give up those that are not: each is tried with
  * K - 1 that are.
@@ -318,7 +325,7 @@ static void give_up_wrong(struct opening *o, uint32_t bad, uint32_t right)
 	for (uint32_t rest = bad & ~right; rest; rest &= rest - 1) {
 		uint32_t one = rest & -rest;
 
-		if (try_exactly(o, (right & (right - 1)) | one) == -EBADMSG)
+		if (try_exactly(o, with(o->r, right, one)) == -EBADMSG)
 			give_up_piece(o, (uint32_t)__builtin_ctz(one));
 	}
 }

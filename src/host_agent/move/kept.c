@@ -241,9 +241,9 @@ static void drop(uint32_t *ids, int *n_p)
 	*n_p = 0;
 }
 
-void soda_kept_look(void)
+void soda_kept_look(bool written)
 {
-	uint32_t n = places(), ids[SODA_DROP_MAX], id;
+	uint32_t before = places(), n = before, ids[SODA_DROP_MAX], id;
 	int gone = 0;
 	sigset_t saved;
 
@@ -262,7 +262,12 @@ void soda_kept_look(void)
 			drop(ids, &gone);
 	}
 	drop(ids, &gone);
-	soda_buffer_give(&soda_agent.buffer, 0); /* who waits may have chunks kept now */
+	/*
+	 * Who waits may have chunks kept now.  Not where nothing has changed: they would look, find
+	 * nothing, and have the keeper look again, as fast as the agent answers.
+	 */
+	if (written || places() < before)
+		soda_buffer_give(&soda_agent.buffer, 0);
 	if (places() * PRESSING >= budget() || atomic_load(&soda_agent.buffer.waiters))
 		atomic_store(&kept.hurry, true);
 	soda_signals_restore(&saved);

@@ -46,8 +46,11 @@ bool soda_kept_has(uint32_t id);
 void soda_kept_hurry(void);
 /* Whether the keeper shall ask the agent again soon. */
 bool soda_kept_pressing(void);
-/* Drop the kept chunks that the server has by now. The keeper calls this. */
-void soda_kept_look(void);
+/*
+ * Drop the kept chunks that the server has by now.  The keeper calls this; written: the server has
+ * got some since the last time, and who waits for a credit may find chunks to evict.
+ */
+void soda_kept_look(bool written);
 
 /* Memory that the bits and the list take. */
 uint64_t soda_kept_bytes(void);

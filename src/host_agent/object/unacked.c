@@ -181,7 +181,7 @@ void soda_unacked_end(uint32_t first, uint32_t n, bool written)
 		atomic_store(&unacked.pending, true);
 }
 
-int soda_unacked_ask(struct soda_conn *control, int timeout_ms, bool *refused_p)
+int soda_unacked_ask(struct soda_conn *control, int timeout_ms, struct soda_unacked_answer *answer)
 {
 	uint8_t reply[SODA_WIRE_WRITTEN_BYTES];
 	struct soda_wire_written w;
@@ -207,10 +207,11 @@ int soda_unacked_ask(struct soda_conn *control, int timeout_ms, bool *refused_p)
 	}
 	if (!unacked.until)
 		unacked.until = w.next;
-	*refused_p = w.lost != unacked.lost;
+	answer->refused = w.lost != unacked.lost;
+	answer->written = !answer->refused && w.oldest >= unacked.until;
 	unacked.lost = w.lost;
-	if (*refused_p || w.oldest >= unacked.until) {
-		soda_unacked_end(0, UINT32_MAX, !*refused_p);
+	if (answer->refused || answer->written) {
+		soda_unacked_end(0, UINT32_MAX, answer->written);
 		unacked.until = 0;
 	}
 	return 0;

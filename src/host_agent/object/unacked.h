@@ -54,11 +54,17 @@ void soda_unacked_begin(uint32_t first, uint32_t n);
 void soda_unacked_end(uint32_t first, uint32_t n, bool written);
 /*
  * Ask the agent how far its WRITEs are, where a chunk is unacknowledged; the agent answers at once
- * and does not wait for the WRITEs.  0, or an error of the connection.  *refused_p: the server has
- * refused some since the last question, and nobody knows which: all are NOTED, and the caller sends
- * their chunks again.
+ * and does not wait for the WRITEs.  0, or an error of the connection.
  */
-int soda_unacked_ask(struct soda_conn *control, int timeout_ms, bool *refused_p);
+struct soda_unacked_answer {
+	/*
+	 * The server has refused some since the last question, and nobody knows which: all are
+	 * NOTED, and the caller sends their chunks again.
+	 */
+	bool refused;
+	bool written; /* the server has what was unacknowledged when this began to be asked */
+};
+int soda_unacked_ask(struct soda_conn *control, int timeout_ms, struct soda_unacked_answer *answer);
 
 /*
  * The connections are new, to the agent of that number (soda_wire_welcome.agent), and nothing of
