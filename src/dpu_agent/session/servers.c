@@ -69,27 +69,40 @@ static int check_pool(const struct soda_dpu_options *opt)
 	return -EINVAL;
 }
 
-int soda_dpu_servers_start(struct soda_dpu_servers *all, const struct soda_dpu_options *opt)
+/* The list of --server. */
+static int take_list(struct soda_dpu_servers *all)
 {
 	static struct soda_members members; /* large; one thread starts an agent */
 	struct soda_why why = { "" };
-	int ret = 0;
+	int ret = soda_members_parse(all->opt->server, &members, &why);
 
-	*all = (struct soda_dpu_servers){ .opt = opt };
-	pthread_mutex_init(&all->lock, NULL);
-	if (opt->registered)
-		members = *opt->registered;
-	else
-		ret = soda_members_parse(opt->server, &members, &why);
 	if (ret < 0) {
 		soda_log_error("--server: %s", why.text);
 		return ret;
 	}
-	all->pool = opt->registered || members.n > 1;
-	if (all->pool)
-		ret = check_pool(opt);
+	all->pool = members.n > 1;
 	for (uint32_t i = 0; ret == 0 && i < members.n; i++)
 		ret = fill(all, &all->place[i], members.address[i], soda_members_tag(&members, i));
+	return ret;
+}
+
+/* Those of the registry, of which some may be of no use, but not all. */
+static int take_registered(struct soda_dpu_servers *all)
+{
+	all->pool = true;
+	soda_dpu_servers_renew(all, all->opt->registered);
+	return soda_dpu_servers_count(all) ? 0 : -EINVAL;
+}
+
+int soda_dpu_servers_start(struct soda_dpu_servers *all, const struct soda_dpu_options *opt)
+{
+	int ret;
+
+	*all = (struct soda_dpu_servers){ .opt = opt };
+	pthread_mutex_init(&all->lock, NULL);
+	ret = opt->registered ? take_registered(all) : take_list(all);
+	if (ret == 0 && all->pool)
+		ret = check_pool(opt);
 	all->proves = all->place[0].identity && all->place[0].identity->proves;
 	return ret;
 }

@@ -347,6 +347,65 @@ static void test_ends_while_away(void **state)
 	close_pool(SERVERS - 1);
 }
 
+/* An agent that is started anew with a longer list brings its servers to programs that run. */
+static void child_more(const void *arg)
+{
+	struct soda_config cfg = config();
+	char *p, *q = NULL;
+
+	start(&cfg);
+	p = alloc_checked(SMALL);
+	store(p, SMALL);
+	CHECK(!soda_alloc(600ul << 20, 0), "two servers have 512M");
+	turn_pass();
+	CHECK(turn_await());
+	for (int i = 0; i < 300 && !q; i++) {
+		sleep_ms(100);
+		q = soda_alloc(600ul << 20, 0);
+	}
+	CHECK(q != NULL, "%s", soda_last_error());
+	store(q, SMALL);
+	verify(p, 0, SMALL);
+	verify(q, 0, SMALL);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+/* Without the server on shm, whose memory a new agent cannot map. */
+static void list_of(char to[sizeof(front.list)], bool all)
+{
+	snprintf(to, sizeof(front.list), "%.128s,%.128s%s%.128s", worlds[0].address,
+		 worlds[2].address, all ? "," : "", all ? worlds[3].address : "");
+}
+
+static void name_all(const void *arg)
+{
+	if (!turn_await())
+		return;
+	front_kill(&front);
+	list_of(front.list, true);
+	front_restart(&front);
+	turn_pass();
+}
+
+static void test_longer_list(void **state)
+{
+	struct trial t = { .child = child_more, .during = name_all };
+	struct outcome out;
+	char two[sizeof(front.list)];
+
+	if (!getenv("SODA_TEST_POOL_AGENT")) {
+		puts("SKIP: no agent stands in front of this pool");
+		skip();
+	}
+	open_pool();
+	front_close(&front);
+	list_of(two, false);
+	front_open(&front, two);
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool(-1);
+}
+
 struct refusal {
 	const char *list, *says, *mode;
 };
@@ -417,7 +476,8 @@ int main(void)
 		cmocka_unit_test(test_larger_than_any), cmocka_unit_test(test_heap),
 		cmocka_unit_test(test_ranges),		cmocka_unit_test(test_caches),
 		cmocka_unit_test(test_member_away),	cmocka_unit_test(test_ends_while_away),
-		cmocka_unit_test(test_bad_lists),	cmocka_unit_test(test_too_much),
+		cmocka_unit_test(test_longer_list),	cmocka_unit_test(test_bad_lists),
+		cmocka_unit_test(test_too_much),
 	};
 
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
