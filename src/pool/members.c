@@ -17,6 +17,14 @@ __attribute__((format(printf, 2, 3))) static int refuse(struct soda_why *why, co
 	return -EINVAL;
 }
 
+bool soda_members_has(const struct soda_members *m, const char *address)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (!strcmp(m->address[i], address))
+			return true;
+	return false;
+}
+
 /* The address of so many bytes at `at`, the next in the list. */
 static int add(struct soda_members *out, const char *at, size_t bytes, struct soda_why *why)
 {
@@ -35,11 +43,9 @@ static int add(struct soda_members *out, const char *at, size_t bytes, struct so
 	to = out->address[out->n];
 	memcpy(to, at, bytes);
 	to[bytes] = '\0';
-	for (uint32_t i = 0; i < out->n; i++)
-		if (!strcmp(out->address[i], to))
-			return refuse(why,
-				      "the list of servers has %.150s twice: name each server once",
-				      to);
+	if (soda_members_has(out, to))
+		return refuse(why, "the list of servers has %.150s twice: name each server once",
+			      to);
 	out->n++;
 	return 0;
 }

@@ -26,6 +26,7 @@ struct soda_members {
  * without a transport (tcp://).
  */
 int soda_members_parse(const char *list, struct soda_members *out, struct soda_why *why);
+bool soda_members_has(const struct soda_members *m, const char *address);
 /* The list of it, with commas between, ended; room: SODA_MEMBERS_TEXT_MAX + 1. */
 void soda_members_list(const struct soda_members *m, char *list);
 /*

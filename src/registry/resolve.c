@@ -86,21 +86,13 @@ static void exchange(struct soda_registry_member *members, uint32_t a, uint32_t 
 	members[b] = taken;
 }
 
-static bool has(const struct soda_members *list, const char *address)
-{
-	for (uint32_t i = 0; list && i < list->n; i++)
-		if (!strcmp(list->address[i], address))
-			return true;
-	return false;
-}
-
 void soda_registry_choose(struct soda_registry_member *members, uint32_t n,
 			  const struct soda_members *keep, struct soda_members *members_p)
 {
 	uint32_t most = n < SODA_MEMBERS_MAX ? n : SODA_MEMBERS_MAX, taken = 0;
 
-	for (uint32_t i = 0; i < n && taken < most; i++)
-		if (has(keep, members[i].address))
+	for (uint32_t i = 0; keep && i < n && taken < most; i++)
+		if (soda_members_has(keep, members[i].address))
 			exchange(members, taken++, i);
 	for (; taken < most; taken++)
 		exchange(members, taken, best(members, taken, n));

@@ -267,6 +267,14 @@ void front_open(struct front *f, const char *list)
 	snprintf(f->address, sizeof(f->address), "%s", f->agent.address);
 }
 
+void front_required(void)
+{
+	if (getenv("SODA_TEST_POOL_AGENT"))
+		return;
+	puts("SKIP: no agent stands in front of this pool");
+	skip();
+}
+
 void front_close(struct front *f)
 {
 	int status = f->agent.pid ? server_stop(&f->agent) : 0;

@@ -79,6 +79,8 @@ struct front {
 };
 
 void front_open(struct front *f, const char *list);
+/* Skip the running test where SODA_TEST_POOL_AGENT is not set. */
+void front_required(void);
 /* It must exit with 0; what it has logged is part of the case. */
 void front_close(struct front *f);
 /* kill -9; a new one at the same address. */

@@ -607,9 +607,13 @@ static int list_regions(struct soda_session *s, const void *body, size_t bytes,
 static int say_members(struct soda_session *s, struct soda_reply *reply)
 {
 	struct soda_dpu_servers *servers = &s->all->servers;
+	struct soda_members members;
 
-	if (servers->pool)
-		reply->bytes = soda_dpu_servers_list(servers, s->server, (char *)reply->body);
+	if (!servers->pool)
+		return 0;
+	soda_dpu_servers_list(servers, s->server, &members);
+	soda_members_list(&members, (char *)reply->body);
+	reply->bytes = strlen((char *)reply->body);
 	return 0;
 }
 

@@ -146,27 +146,16 @@ void soda_dpu_servers_put(struct soda_dpu_servers *all, struct soda_dpu_server *
 	pthread_mutex_unlock(&all->lock);
 }
 
-static size_t add(char *to, size_t at, const char *address)
+void soda_dpu_servers_list(struct soda_dpu_servers *all, const struct soda_dpu_server *first,
+			   struct soda_members *to)
 {
-	size_t bytes = strlen(address);
-
-	if (at)
-		to[at++] = ',';
-	memcpy(to + at, address, bytes);
-	return at + bytes;
-}
-
-size_t soda_dpu_servers_list(struct soda_dpu_servers *all, const struct soda_dpu_server *first,
-			     char *to)
-{
-	size_t bytes = add(to, 0, first->address);
-
+	to->n = 1;
+	strcpy(to->address[0], first->address);
 	pthread_mutex_lock(&all->lock);
 	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
 		if (all->place[i].listed && &all->place[i] != first)
-			bytes = add(to, bytes, all->place[i].address);
+			strcpy(to->address[to->n++], all->place[i].address);
 	pthread_mutex_unlock(&all->lock);
-	return bytes;
 }
 
 unsigned soda_dpu_servers_count(struct soda_dpu_servers *all)
@@ -182,20 +171,12 @@ unsigned soda_dpu_servers_count(struct soda_dpu_servers *all)
 
 /* Servers that come and go */
 
-static bool has(const struct soda_members *members, const char *address)
-{
-	for (uint32_t i = 0; i < members->n; i++)
-		if (!strcmp(members->address[i], address))
-			return true;
-	return false;
-}
-
 /* Those that are there are listed, all others are not: both may be of earlier. */
 static void list_again(struct soda_dpu_servers *all, const struct soda_members *now)
 {
 	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++) {
 		struct soda_dpu_server *server = &all->place[i];
-		bool there = server->address[0] && has(now, server->address), was;
+		bool there = soda_members_has(now, server->address), was;
 
 		pthread_mutex_lock(&all->lock);
 		was = server->listed;

@@ -14,7 +14,6 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "dpu_agent/base/options.h"
@@ -50,12 +49,9 @@ void soda_dpu_servers_stop(struct soda_dpu_servers *all);
  */
 struct soda_dpu_server *soda_dpu_servers_take(struct soda_dpu_servers *all, uint16_t tag);
 void soda_dpu_servers_put(struct soda_dpu_servers *all, struct soda_dpu_server *server);
-/*
- * The list for a program, with commas between: `first`, and all others that are listed.  At most
- * SODA_MEMBERS_TEXT_MAX bytes, without an end.  Returns how many.
- */
-size_t soda_dpu_servers_list(struct soda_dpu_servers *all, const struct soda_dpu_server *first,
-			     char *to);
+/* What a program is told of: `first`, and all others that are listed. */
+void soda_dpu_servers_list(struct soda_dpu_servers *all, const struct soda_dpu_server *first,
+			   struct soda_members *to);
 /* How many are listed. */
 unsigned soda_dpu_servers_count(struct soda_dpu_servers *all);
 /*

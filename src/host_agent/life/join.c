@@ -152,9 +152,13 @@ static bool begin_joining(struct soda_link *link)
 
 void soda_servers_look(struct soda_link *link)
 {
-	uint64_t now = soda_now_ns(), asked = atomic_load(&join.asked_ns);
+	uint64_t now, asked;
 
-	if (!soda_agent.agent[0] || now - asked < SODA_JOIN_ASK_MS * SODA_MS_NS || !runs() ||
+	if (!soda_agent.agent[0])
+		return;
+	now = soda_now_ns();
+	asked = atomic_load(&join.asked_ns);
+	if (now - asked < SODA_JOIN_ASK_MS * SODA_MS_NS || !runs() ||
 	    !atomic_compare_exchange_strong(&join.asked_ns, &asked, now))
 		return;
 	if (!atomic_exchange(&join.busy, true) && !begin_joining(link))

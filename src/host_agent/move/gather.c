@@ -310,8 +310,7 @@ static void give_up_piece(const struct opening *o, uint32_t k)
 /* Those of `right` with that one, which has the same piece as one of them, or as none. */
 static uint32_t with(const struct soda_region *r, uint32_t right, uint32_t one)
 {
-	uint32_t n = r->pieces + r->parities;
-	uint32_t other = one >> n ? one >> n : one << n;
+	uint32_t other = 1u << soda_copy_other_place(r, (uint32_t)__builtin_ctz(one));
 
 	return (right & other ? right & ~other : right & (right - 1)) | one;
 }

@@ -52,10 +52,6 @@ uint64_t soda_unacked_bytes(void);
  */
 void soda_unacked_begin(uint32_t first, uint32_t n);
 void soda_unacked_end(uint32_t first, uint32_t n, bool written);
-/*
- * Ask the agent how far its WRITEs are, where a chunk is unacknowledged; the agent answers at once
- * and does not wait for the WRITEs.  0, or an error of the connection.
- */
 struct soda_unacked_answer {
 	/*
 	 * The server has refused some since the last question, and nobody knows which: all are
@@ -64,6 +60,10 @@ struct soda_unacked_answer {
 	bool refused;
 	bool written; /* the server has what was unacknowledged when this began to be asked */
 };
+/*
+ * Ask the agent how far its WRITEs are, where a chunk is unacknowledged; the agent answers at once
+ * and does not wait for the WRITEs.  0, or an error of the connection.
+ */
 int soda_unacked_ask(struct soda_conn *control, int timeout_ms, struct soda_unacked_answer *answer);
 
 /*

@@ -56,6 +56,16 @@ static void end_server(struct server *server)
 	server_forget(server);
 }
 
+/* Until it has nothing. */
+static void drain(const struct server *server)
+{
+	const char *args[] = { "pool", "drain", server->address, NULL };
+
+	assert_int_equal(program_run(SODA, args, &run), 0);
+	if (run.status)
+		fail_msg("%s%s", run.out, run.err);
+}
+
 /* The list that a program gets; "": none, and the run has failed. */
 static const char *found(const char *name)
 {
@@ -283,12 +293,7 @@ static void test_drained(void **state)
 	for (int i = 0; i < 2; i++)
 		begin_server(&servers[i], "drained", "tcp://127.0.0.1:0", NULL);
 	await_found("drained", 2, NULL);
-	assert_int_equal(
-		program_run(SODA,
-			    (const char *const[]){ "pool", "drain", servers[0].address, NULL },
-			    &run),
-		0);
-	assert_int_equal(run.status, 0);
+	drain(&servers[0]);
 	/* programs that begin do not get it, who looks sees it */
 	await_found("drained", 1, servers[1].address);
 	assert_int_equal(
@@ -381,13 +386,7 @@ static void test_join_and_drain(void **state)
 	unsetenv("SODA_REDUNDANCY");
 	begin_server(&servers[2], "m", "tcp://127.0.0.1:0", NULL);
 	await_told("m", servers[2].address, "clients", 1);
-	assert_int_equal(
-		program_run(SODA,
-			    (const char *const[]){ "pool", "drain", servers[0].address, NULL },
-			    &run),
-		0);
-	if (run.status)
-		fail_msg("%s%s", run.out, run.err);
+	drain(&servers[0]);
 	assert_true(told_of("m", servers[2].address, "used_bytes") >= WORK);
 	end_server(&servers[0]);
 	work_goes_on(&w);
@@ -468,13 +467,7 @@ static void test_agent_and_drain(void **state)
 	unsetenv("SODA_REDUNDANCY");
 	begin_server(&servers[2], "gm", "tcp://127.0.0.1:0", NULL);
 	await_told("gm", servers[2].address, "clients", 1);
-	assert_int_equal(
-		program_run(SODA,
-			    (const char *const[]){ "pool", "drain", servers[0].address, NULL },
-			    &run),
-		0);
-	if (run.status)
-		fail_msg("%s%s", run.out, run.err);
+	drain(&servers[0]);
 	end_server(&servers[0]);
 	work_goes_on(&w);
 	work_goes_on(&w);

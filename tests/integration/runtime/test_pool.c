@@ -217,10 +217,7 @@ static void child_caches(const void *arg)
 
 static void test_caches(void **state)
 {
-	if (!getenv("SODA_TEST_POOL_AGENT")) {
-		puts("SKIP: no agent stands in front of this pool");
-		skip();
-	}
+	front_required();
 	open_pool();
 	expect_passes(child_caches, NULL);
 	close_pool(-1);
@@ -393,10 +390,7 @@ static void test_longer_list(void **state)
 	struct outcome out;
 	char two[sizeof(front.list)];
 
-	if (!getenv("SODA_TEST_POOL_AGENT")) {
-		puts("SKIP: no agent stands in front of this pool");
-		skip();
-	}
+	front_required();
 	open_pool();
 	front_close(&front);
 	list_of(two, false);

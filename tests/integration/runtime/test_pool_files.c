@@ -372,10 +372,7 @@ static void test_agent_killed(void **state)
 	static const char *const redundancy[] = { NULL, "mirror:2" };
 	struct outcome out;
 
-	if (!getenv("SODA_TEST_POOL_AGENT")) {
-		puts("SKIP: no agent stands in front of this pool");
-		skip();
-	}
+	front_required();
 	for (int i = 0; i < 2; i++) {
 		open_pool();
 		export(0, "data", 1);
@@ -425,10 +422,7 @@ static void test_cached(void **state)
 {
 	struct outcome out;
 
-	if (!getenv("SODA_TEST_POOL_AGENT")) {
-		puts("SKIP: no agent stands in front of this pool");
-		skip();
-	}
+	front_required();
 	open_pool();
 	export(0, "data", 1);
 	run_case(child_cached, look_at_cache, NULL, &out);
