@@ -58,6 +58,25 @@ int soda_sealed_layout(uint64_t bytes, struct soda_sealed_layout *l)
 	return 0;
 }
 
+/* Sizes grow with the number of blocks, so that it is between two of them. */
+int soda_sealed_layout_of(uint64_t total, struct soda_sealed_layout *l)
+{
+	uint64_t low = 1, high = total / SODA_SEALED_PAGE;
+
+	while (low < high) {
+		uint64_t at = low + (high - low) / 2;
+
+		if (soda_sealed_layout(at * SODA_SEALED_PAGE, l) || l->total > total)
+			high = at;
+		else if (l->total < total)
+			low = at + 1;
+		else
+			return 0;
+	}
+	return !high || soda_sealed_layout(low * SODA_SEALED_PAGE, l) || l->total != total ? -EINVAL
+											   : 0;
+}
+
 static int all_zero(const uint8_t *p, size_t n)
 {
 	while (n && !*p) {

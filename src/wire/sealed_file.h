@@ -78,6 +78,9 @@ void soda_sealed_put_making(uint8_t page[SODA_SEALED_PAGE]);
 
 /* Of an object of so many bytes. 0; -EINVAL: 0, or more than 2^32 - 1 blocks. */
 int soda_sealed_layout(uint64_t bytes, struct soda_sealed_layout *layout_p);
+/* Of a file of so many bytes, from its header to its end. 0; -EINVAL: no sealed file has so many.
+ */
+int soda_sealed_layout_of(uint64_t total, struct soda_sealed_layout *layout_p);
 
 /* The header of a page; no MAC is looked at. 0, -EINVAL. */
 int soda_sealed_get_header(const uint8_t page[SODA_SEALED_PAGE], struct soda_sealed_header *h_p);

@@ -323,6 +323,11 @@ struct soda_wire_welcome {
  * SYNC changes all that it changes or nothing; CLOSE writes nothing back.
  */
 #define SODA_WIRE_SEALED 0x20u
+/*
+ * With SEALED, of a file: a DPU agent seals it, and not its program, which knows nothing of header
+ * and table.  LIST has both flags of such a file, and neither of one that its program seals.
+ */
+#define SODA_WIRE_SEALED_BY_AGENT 0x40u
 
 /* SODA_MSG_OPEN; flags as above; followed by the file name. */
 struct soda_wire_open {

@@ -4,6 +4,8 @@
  * hundred times by seed.  Each time the file is read afterwards: it is as a soda_sync has left it,
  * the last one that returned or the one that was under way, in all of its blocks; and what lies in
  * the directory, journals of the server included, never has the program's text.
+ *
+ * SODA_TEST_AGENT_SEALS: the agent seals, and the program has no key.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +28,8 @@ enum {
 enum victim { SERVER_AND_PROGRAM, SERVER, PROGRAM, AGENT };
 
 static struct world world;
-static char key[100];
+static bool agent_seals;
+static char key[100], state_dir[48]; /* of an agent that seals */
 static const char mark[16] = "fifteen letters";
 
 /* What the program tells the parent. */
@@ -81,8 +84,10 @@ static char *open_file(size_t buffer)
 	double until = now_seconds() + 20;
 	char text[32], *data;
 
-	setenv("SODA_SEAL", "1", 1);
-	setenv("SODA_SEAL_KEY_FILE", key, 1);
+	if (!agent_seals) {
+		setenv("SODA_SEAL", "1", 1);
+		setenv("SODA_SEAL_KEY_FILE", key, 1);
+	}
 	cfg.server = world.address;
 	cfg.threads = 2;
 	cfg.chunk_bytes = CHUNK;
@@ -144,18 +149,44 @@ static void check_bytes(bool *journal_p)
 	close(fd);
 }
 
-static int write_key(void **state)
+static void write_key(const char *dir)
 {
 	char text[128];
 	int fd, n;
 
-	snprintf(key, sizeof(key), "%s/key", world.dir);
+	snprintf(key, sizeof(key), "%s.key", dir);
 	fd = open(key, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	assert_true(fd >= 0);
 	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", 7);
 	assert_int_equal(write(fd, text, (size_t)n), n);
 	close(fd);
+}
+
+/* The next agent finds the keys of the one that is killed. */
+static int set_up(void **state)
+{
+	char options[300];
+
+	snprintf(state_dir, sizeof(state_dir), "/dev/shm/soda-sealed-XXXXXX");
+	assert_non_null(mkdtemp(state_dir));
+	write_key(state_dir);
+	if (agent_seals) {
+		snprintf(options, sizeof(options), "--seal --seal-key-file=%s --seal-state=%s", key,
+			 state_dir);
+		setenv("SODA_TEST_AGENT", options, 1);
+	}
+	world_open(&world, WORLD_DEFAULT, NULL);
 	return 0;
+}
+
+static int tear_down(void **state)
+{
+	char command[200];
+
+	world_close_noisy(&world);
+	/* with what the last agent has kept for a program that was killed */
+	snprintf(command, sizeof(command), "rm -r %s %s", state_dir, key);
+	return system(command);
 }
 
 static unsigned journals;
@@ -228,14 +259,15 @@ static void test_kills(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test_setup(test_kills, write_key) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_kills) };
 
 	/*
 	 * A program that is killed has its file for that long.  One whose agent is killed must be
 	 * back before it is over, also where others compile: else the server has freed it, and what
 	 * it had evicted since the last commit is lost, as it is then told.
 	 */
+	agent_seals = getenv("SODA_TEST_AGENT_SEALS");
 	setenv("SODA_MEM_SERVER_GRACE", getenv("SODA_TEST_AGENT") ? "1500ms" : "200ms", 1);
 	told = shared_memory(sizeof(*told));
-	return WORLD_RUN("sealed_death", &world, true, tests);
+	return cmocka_run_group_tests_name("sealed_death", tests, set_up, tear_down);
 }

@@ -36,6 +36,7 @@ struct soda_dpu_options {
 	bool dynamic, adaptive, statics; /* caches */
 	bool seal;
 	char *seal_state;      /* directory; NULL: none */
+	char *seal_key_file;   /* of sealed files; NULL: files to be written are refused */
 	uint64_t seal_memory;  /* of versions and tags, at most */
 	uint32_t seal_keep_ms; /* of a client that is away */
 };

@@ -104,9 +104,18 @@ static const struct soda_option options[] = {
 	  .def = "no",
 	  .help = "Encrypt and authenticate what programs write, before it goes to the server, and "
 		  "open what comes back: the memory server, and the wire to it, have ciphertext "
-		  "only, and a block that was changed there is SIGBUS. Files may be read and are "
-		  "not sealed; files to be written, and published objects, are refused. Needs "
-		  "--async." },
+		  "only, and a block that was changed there is SIGBUS. Files that are written "
+		  "are sealed at rest with --seal-key-file, else refused, as are files opened "
+		  "PRIVATE and published objects. Needs --async." },
+	{ .name = "seal-key-file",
+	  .env = ENV "SEAL_KEY_FILE",
+	  .type = SODA_OPT_STRING,
+	  AT(seal_key_file),
+	  .arg = "FILE",
+	  .help = "The key of the files that programs write through this agent with --seal, of "
+		  "soda seal key: sealed at rest in the server's directory, as by "
+		  "SODA_SEAL_KEY_FILE "
+		  "of a program. Those that were sealed with it are opened, READ_ONLY, too." },
 	{ .name = "seal-state",
 	  .env = ENV "SEAL_STATE",
 	  .type = SODA_OPT_STRING,

@@ -381,7 +381,7 @@ void soda_caches_open(struct soda_session *s, struct soda_paging_region *r)
 	bool shared = r->flags & SODA_WIRE_READ_ONLY && r->file_id;
 
 	rc->session = s;
-	rc->name = (struct soda_owner_name){ .file = shared, .bytes = r->mr.bytes };
+	rc->name = (struct soda_owner_name){ .file = shared, .bytes = r->bytes };
 	rc->name.id[0] = shared ? r->file_id : soda_pager(s)->server.hello.client_id;
 	rc->name.id[1] = shared ? r->generation : r->mr.region_id;
 	rc->name.server = shared && s->all->servers.pool ? s->server->tag : 0;
@@ -610,7 +610,7 @@ int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
 	int ret;
 
 	if (!a->bytes || a->offset % SODA_WIRE_PAGE || a->bytes % SODA_WIRE_PAGE ||
-	    a->offset > r->mr.bytes || a->bytes > r->mr.bytes - a->offset)
+	    a->offset > r->bytes || a->bytes > r->bytes - a->offset)
 		return refuse(&reply->why, -EINVAL, "no whole pages of the region");
 	if (a->advice == SODA_WIRE_STATIC_CACHE)
 		return make_static(s, r, a, shares, reply);

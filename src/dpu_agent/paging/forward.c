@@ -24,8 +24,9 @@ enum {
 
 static int post_locked(struct soda_channel *c, struct soda_transfer *t)
 {
-	int ret = t->region->sealing ? soda_sealing_post(c->engine, t) : 0;
+	int ret = t->region->sealing && !t->raw ? soda_sealing_post(c->engine, t) : 0;
 
+	t->base = t->raw ? 0 : t->region->data_at;
 	if (ret == 0)
 		ret = soda_channel_post_locked(c, t, &t->region->mr);
 	if (ret < 0)
@@ -39,7 +40,7 @@ static int poll_locked(struct soda_channel *c, int64_t timeout_ns, int64_t spin_
 	int n = soda_channel_poll_locked(c, timeout_ns, spin_ns, done_p, status), i = 0;
 
 	for (struct soda_transfer *t = *done_p; t; t = t->next, i++)
-		if (t->region->sealing)
+		if (t->region->sealing && !t->raw)
 			status[i] = soda_sealing_ended(c->engine, t, status[i]);
 	return n;
 }
@@ -727,7 +728,7 @@ static int check(const struct soda_paging_region *r, const struct soda_request *
 		return -EINVAL;
 	if (rq->write && !r->mr.writable)
 		return -EACCES;
-	ret = soda_wire_check_range(rq->offset / SODA_WIRE_PAGE, rq->bytes, r->mr.bytes);
+	ret = soda_wire_check_range(rq->offset / SODA_WIRE_PAGE, rq->bytes, r->bytes);
 	if (ret == 0 && rq->write && soda_caches_frozen(r, rq->offset, rq->bytes))
 		return -EACCES;
 	return ret;

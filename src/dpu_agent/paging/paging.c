@@ -12,11 +12,13 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/failure.h"
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "client/call.h"
 #include "dpu_agent/paging/forward.h"
+#include "dpu_agent/paging/sealed_files.h"
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
 #include "dpu_agent/session/tenants.h"
@@ -41,6 +43,7 @@ static struct timespec patience(struct soda_session *s)
 enum awaited {
 	WRITTEN,  /* the WRITEs that were listed before are on the server */
 	NOT_SENT, /* none of its WRITEs is posted */
+	IDLE,	  /* nobody commits it, or discards a part of it */
 	LET_GO,	  /* no request holds it */
 };
 
@@ -51,7 +54,9 @@ static bool is_awaited_locked(struct soda_session *s, const struct soda_paging_r
 	case WRITTEN:
 		return soda_writes_before_locked(s, r, mark);
 	case NOT_SENT:
-		return soda_writes_posted_locked(s, r);
+		return soda_writes_posted_locked(s, r) || (r->committing && r->placing);
+	case IDLE:
+		return r->committing;
 	default:
 		return r->holds;
 	}
@@ -190,6 +195,78 @@ static void set_closing(struct soda_session *s, struct soda_paging_region *r, bo
 		soda_forward_writes(s);
 }
 
+/* Sealed files */
+
+/* Nobody else commits it, or discards a part of it, from now on. As await_region. */
+static int seize(struct soda_session *s, struct soda_paging_region *r)
+{
+	int ret;
+	bool mine;
+
+	do {
+		ret = await_region(s, r, IDLE);
+		pthread_mutex_lock(&s->lock);
+		mine = ret == 0 && !r->committing;
+		r->committing = r->committing || mine;
+		pthread_mutex_unlock(&s->lock);
+	} while (ret == 0 && !mine);
+	return ret;
+}
+
+static void let_go(struct soda_session *s, struct soda_paging_region *r)
+{
+	pthread_mutex_lock(&s->lock);
+	r->committing = false;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* None of its WRITEs is posted until set_closing(). */
+static int commit_held(struct soda_session *s, struct soda_paging_region *r,
+		       const struct iovec *body, struct soda_why *why)
+{
+	int ret = await_region(s, r, NOT_SENT);
+	bool any = false;
+
+	if (ret == 0)
+		ret = soda_sealed_files_write(s, r, &any, why);
+	if (ret == 0 && any)
+		ret = soda_upstream_call(s, SODA_MSG_SYNC, body, 1, why);
+	if (ret == 0 && any)
+		soda_sealed_files_committed(r);
+	return ret;
+}
+
+/* A commit (sealed_files.h) of what is on the server. body: the region's id. */
+static int commit(struct soda_session *s, struct soda_paging_region *r, const struct iovec *body,
+		  struct soda_why *why)
+{
+	int ret = seize(s, r);
+
+	if (ret < 0)
+		return ret;
+	set_closing(s, r, true);
+	ret = commit_held(s, r, body, why);
+	set_closing(s, r, false);
+	let_go(s, r);
+	return ret;
+}
+
+/* The region is closed whatever becomes of the commit, unless the connection was lost. */
+static int commit_last(struct soda_session *s, struct soda_paging_region *r,
+		       const struct iovec *body, struct soda_why *why)
+{
+	int ret = commit(s, r, body, why);
+
+	if (ret == 0 || soda_call_lost(ret))
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	s->untold += !soda_region_untold_locked(s, r);
+	r->lost = r->lost ? r->lost : ret;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
 /*
  * Send CLOSE to the server: of a file after all of its WRITEs.  Of another region, whose content is
  * of no use any more, no WRITEs are posted meanwhile; but they are dropped only when the server has
@@ -204,6 +281,8 @@ static int close_upstream(struct soda_session *s, struct soda_paging_region *r,
 	if (!file)
 		set_closing(s, r, true);
 	ret = await_region(s, r, file ? WRITTEN : NOT_SENT);
+	if (ret == 0 && soda_sealed_files_commits(r))
+		ret = commit_last(s, r, body, why);
 	if (ret == 0)
 		ret = soda_upstream_call(s, SODA_MSG_CLOSE, body, 1, why);
 	if (ret == -EINVAL) /* the server has none: the answer of an earlier CLOSE was lost */
@@ -262,7 +341,8 @@ static int sync_region(struct soda_session *s, struct soda_paging_region *r,
 	}
 	if (!(r->flags & SODA_WIRE_WRITABLE)) /* no file: that the server has the data is enough */
 		return 0;
-	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, why);
+	return soda_sealed_files_commits(r) ? commit(s, r, body, why)
+					    : soda_upstream_call(s, SODA_MSG_SYNC, body, 1, why);
 }
 
 /* Find and hold the client's region of that id; NULL: there is none. */
@@ -375,6 +455,26 @@ static int join_store(struct soda_session *s, const void *body, size_t bytes, bo
 	return ret;
 }
 
+/* Of a sealed region: it is noted that the range is zeros; to a file's server nothing else is. */
+static int discard_sealed(struct soda_session *s, struct soda_paging_region *r,
+			  const struct soda_wire_discard *d, const struct iovec *body,
+			  struct soda_why *why)
+{
+	bool file = soda_sealed_files_commits(r);
+	int ret = file ? seize(s, r) : 0;
+
+	if (ret < 0)
+		return ret;
+	soda_sealing_discard_begin(r->sealing);
+	if (!file)
+		ret = soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, why);
+	if (!soda_sealing_discard_end(r->sealing, d->offset, d->bytes, ret == 0) && file)
+		ret = -ENOMEM;
+	if (file)
+		let_go(s, r);
+	return ret;
+}
+
 /*
  * DISCARD of a held region, after the WRITEs that were accepted before.  Cached entries are dropped
  * before and after, because a fetch may read old content in between.
@@ -383,7 +483,7 @@ static int discard_held(struct soda_session *s, struct soda_paging_region *r,
 			const struct soda_wire_discard *d, const struct iovec *body,
 			struct soda_why *why)
 {
-	int ret = soda_wire_check_discard(d, r->mr.bytes);
+	int ret = soda_wire_check_discard(d, r->bytes);
 
 	if (ret == 0 && soda_caches_frozen(r, d->offset, d->bytes)) {
 		snprintf(why->text, sizeof(why->text),
@@ -395,11 +495,8 @@ static int discard_held(struct soda_session *s, struct soda_paging_region *r,
 	if (ret < 0)
 		return ret;
 	soda_caches_written(r, d->offset, d->bytes);
-	if (r->sealing)
-		soda_sealing_discard_begin(r->sealing);
-	ret = soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, why);
-	if (r->sealing)
-		soda_sealing_discard_end(r->sealing, d->offset, d->bytes, ret == 0);
+	ret = r->sealing ? discard_sealed(s, r, d, body, why)
+			 : soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, why);
 	soda_caches_written(r, d->offset, d->bytes);
 	return ret;
 }
@@ -575,15 +672,29 @@ static int say_written(struct soda_session *s, size_t bytes, struct soda_reply *
 	return 0;
 }
 
+/* The size that the client knows of a file that is sealed here. */
+static uint64_t size_of(struct soda_session *s, const struct soda_wire_listed *l)
+{
+	struct soda_paging_region *r;
+	uint64_t bytes;
+
+	pthread_mutex_lock(&s->lock);
+	r = soda_region_find_locked(s, l->region_id);
+	bytes = r && l->flags & SODA_WIRE_SEALED_BY_AGENT ? r->bytes : l->bytes;
+	pthread_mutex_unlock(&s->lock);
+	return bytes;
+}
+
 /* That a region is sealed is this agent's affair. */
-static void hide_sealing(struct soda_reply *reply)
+static void hide_sealing(struct soda_session *s, struct soda_reply *reply)
 {
 	struct soda_wire_listed l;
 
 	for (size_t at = 0; at + SODA_WIRE_LISTED_BYTES <= reply->bytes;
 	     at += SODA_WIRE_LISTED_BYTES) {
 		soda_wire_get_listed(reply->body + at, &l);
-		l.flags &= ~SODA_WIRE_SEALED;
+		l.bytes = size_of(s, &l);
+		l.flags &= ~(SODA_WIRE_SEALED | SODA_WIRE_SEALED_BY_AGENT);
 		soda_wire_put_listed(reply->body + at, &l);
 	}
 }
@@ -599,7 +710,7 @@ static int list_regions(struct soda_session *s, const void *body, size_t bytes,
 		return -EPROTO;
 	ret = soda_upstream_pass(s, SODA_MSG_LIST, &iov, 1, reply);
 	if (ret == 0 && soda_paging(s)->sealer.on)
-		hide_sealing(reply);
+		hide_sealing(s, reply);
 	return ret;
 }
 
@@ -760,7 +871,7 @@ static int created(void *arg, struct soda_session *s, void *state)
 	struct soda_paging *paging = arg;
 	struct soda_pager *p = state;
 
-	p->channels = calloc(paging->channels + 1 + SODA_PREFETCH_WORKERS, sizeof(*p->channels));
+	p->channels = calloc(paging->channels + 2 + SODA_PREFETCH_WORKERS, sizeof(*p->channels));
 	/* not populated: pages of it come when they are touched */
 	p->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -773,7 +884,7 @@ static int created(void *arg, struct soda_session *s, void *state)
 	p->paging = paging;
 	p->queue_end = &p->queue;
 	p->gate_end = &p->gate;
-	p->channels_n = paging->channels + 1 +
+	p->channels_n = paging->channels + 1 + paging->sealer.files +
 			(soda_caches_fetch(&paging->caches) ? SODA_PREFETCH_WORKERS : 0);
 	soda_upstream_init(s);
 	for (unsigned i = 0; i < p->channels_n; i++)
@@ -890,6 +1001,31 @@ static void set_left(struct soda_session *s, bool left)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* A client that leaves has its files as it has stored to them. */
+static void commit_files(struct soda_session *s)
+{
+	struct soda_pager *p = soda_pager(s);
+	struct soda_why why = { "" };
+
+	for (unsigned id = 0; id < p->regions_end; id++) {
+		uint8_t text[2] = { (uint8_t)id, (uint8_t)(id >> 8) };
+		struct iovec body = { text, sizeof(text) };
+		struct soda_paging_region *r = hold_region(s, (uint16_t)id, &why);
+		int ret;
+
+		if (!r)
+			continue;
+		why.text[0] = 0;
+		ret = soda_sealed_files_commits(r) ? commit(s, r, &body, &why) : 0;
+		unhold_region(s, r);
+		if (ret < 0)
+			soda_log_error("client %016llx has left, and a file of it keeps what was "
+				       "committed last: %s",
+				       (unsigned long long)s->id,
+				       why.text[0] ? why.text : soda_strerror(ret));
+	}
+}
+
 /* The client has said BYE: pass that on when its WRITEs into files are on the server. */
 static void leave(struct soda_session *s, void *state)
 {
@@ -900,7 +1036,9 @@ static void leave(struct soda_session *s, void *state)
 	soda_session_expel(s, true, true);
 	soda_writes_discard(s, NULL, false);
 	if (!await_written(s))
-		return;	   /* the keeper's hands go on with it (idle) */
+		return; /* the keeper's hands go on with it (idle) */
+	if (soda_paging(s)->sealer.files)
+		commit_files(s);
 	set_left(s, true); /* before the call: the server closes our connections after it */
 	if (soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, &why) < 0)
 		set_left(s, false);

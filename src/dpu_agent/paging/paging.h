@@ -11,6 +11,7 @@
  *   write_list.c  WRITEs that are not on the server yet
  *   caches.c      how requests use the static and the dynamic cache
  *   sealing.c     what is sealed on its way to the server
+ *   sealed_files.c  files that are sealed at rest
  *   store.c       how READs use the node's store
  *   place.c       WRITEs that another service of the agent makes in a client's name
  */
@@ -33,12 +34,17 @@ struct soda_paging_region {
 	uint32_t flags; /* as in OPEN */
 	uint64_t file_id, generation;
 	struct soda_sealing *sealing; /* NULL: it is not sealed */
-	uint64_t charged;	      /* to the tenant's quota */
+	/* as the client has it: mr.bytes, but of a file that is sealed here only what it is for */
+	uint64_t bytes, data_at; /* whole pages; where that begins in mr */
+	uint64_t charged;	 /* to the tenant's quota */
 	unsigned holds; /* requests that use it; this and below: guarded by session->lock */
 	struct soda_region_cache cache;
 	struct soda_node_member member; /* in the node's store; changed with session->lock */
 	struct soda_node_object *_Atomic object; /* the same's, for requests */
-	bool closing; /* a CLOSE is under way: its WRITEs are not posted */
+	bool closing;	 /* a CLOSE or a commit is under way: its WRITEs are not posted */
+	bool committing; /* sealed_files.h: a thread is, or discards a part */
+	unsigned
+		placing; /* threads of place.c that write to it; they wait while it is committing */
 	int lost; /* error of acknowledged WRITEs that the server refused, until a SYNC reports it
 		   */
 };
@@ -66,7 +72,8 @@ struct soda_pager {
 	uint64_t orphan_since_ms;
 
 	/*
-	 * for READs, then one for WRITEs, then the caches'; set before the session is in the table
+	 * for READs, then one for WRITEs, then for sealed files' own parts, then the caches'; set
+	 * before the session is in the table
 	 */
 	struct soda_channel *channels;
 	unsigned channels_n;

@@ -50,7 +50,7 @@ static int find_locked(struct soda_session *s, uint32_t id, uint64_t offset, uin
 		return refuse(why, -EINVAL, "there is no such region");
 	if (!r->mr.writable)
 		return refuse(why, -EACCES, "the region may not be written");
-	all = (r->mr.bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE * SODA_WIRE_PAGE;
+	all = (r->bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE * SODA_WIRE_PAGE;
 	if (!bytes || bytes % SODA_WIRE_PAGE || offset % SODA_WIRE_PAGE || offset > all ||
 	    bytes > all - offset)
 		return refuse(why, -EINVAL, "no pages of the region");
@@ -178,9 +178,13 @@ static int write_region(struct soda_session *s, uint32_t id, uint64_t offset, ui
 	int ret;
 
 	pthread_mutex_lock(&s->lock);
-	ret = find_locked(s, id, offset, bytes, &p.region, &ignored);
-	if (ret == 0)
+	while ((ret = find_locked(s, id, offset, bytes, &p.region, &ignored)) == 0 &&
+	       p.region->committing)
+		pthread_cond_wait(&s->changed, &s->lock); /* which ends, with an error if need be */
+	if (ret == 0) {
 		p.region->holds++;
+		p.region->placing++;
+	}
 	pthread_mutex_unlock(&s->lock);
 	if (ret < 0)
 		return ret;
@@ -196,6 +200,8 @@ static int write_region(struct soda_session *s, uint32_t id, uint64_t offset, ui
 	pthread_cond_destroy(&p.changed);
 	pthread_mutex_destroy(&p.lock);
 	pthread_mutex_lock(&s->lock);
+	if (--p.region->placing == 0)
+		pthread_cond_broadcast(&s->changed);
 	soda_region_unhold_locked(s, p.region);
 	pthread_mutex_unlock(&s->lock);
 	return ret;

@@ -19,47 +19,12 @@
 #include "base/log.h"
 #include "dpu_agent/base/options.h"
 #include "dpu_agent/paging/paging.h"
+#include "dpu_agent/paging/sealing_impl.h"
 
-#define PENDING (1ull << 63)
-#define ZERO (1ull << 62)
 #define MAGIC 0x536f64615365616cull
 
-enum { PAGE = 4096, FORMAT = 2, NAME = 40, AWAIT_MS = 5000 };
-
-struct block {
-	uint8_t tag[SODA_SEAL_TAG];
-	uint64_t version;
-};
-
-enum { PER_PAGE = PAGE / sizeof(struct block) };
-
-/* The file's first page; pages of PER_PAGE blocks follow. */
-struct head {
-	uint64_t magic, format, bytes; /* of the region */
-	uint64_t orphaned;	       /* blocks without a version are lost, not zeros */
-	_Atomic uint64_t versions;     /* that were drawn: each by one encryption */
-	uint8_t key[SODA_KEY_BYTES];
-	uint64_t cipher; /* an agent that finds another one faster goes on with this one */
-};
-
-struct soda_sealing {
-	struct soda_sealing *next_live; /* guarded by the sealer's lock */
-	struct soda_sealer *sealer;
-	struct soda_sealing *next; /* while it is parked */
-	uint64_t parked_ms;	   /* since when it is */
-	uint64_t client;
-	uint16_t region;
-	int fd;
-	struct head *head;
-	uint64_t map_bytes, blocks;
-	struct soda_seal_key key;
-	pthread_mutex_t lock;
-	uint8_t *filled;    /* a bit for each page that has memory; guarded by lock, and so below */
-	uint64_t metadata;  /* bytes */
-	uint64_t disturbed; /* the version when a DISCARD began or ended last */
-	unsigned discards;  /* under way */
-	bool told;	    /* that blocks are lost with the agent before this one */
-};
+enum { PAGE = 4096, FORMAT = 3, NAME = 40, AWAIT_MS = 5000 };
+enum { PER_PAGE = PAGE / sizeof(struct soda_sealing_block) };
 
 /* The directory */
 
@@ -114,6 +79,14 @@ int soda_sealer_start(struct soda_sealer *sealer, const struct soda_dpu_options 
 		soda_log_error("--seal: %s", err.text);
 		return ret;
 	}
+	if (opt->seal_key_file && *opt->seal_key_file) {
+		ret = soda_sealed_key_read(opt->seal_key_file, &sealer->file_key, &err);
+		if (ret < 0) {
+			soda_log_error("--seal-key-file %s", err.text);
+			return ret;
+		}
+		sealer->files = true;
+	}
 	if (opt->seal_state && *opt->seal_state)
 		ret = open_dir(sealer, opt->seal_state);
 	if (ret == 0)
@@ -131,9 +104,34 @@ static void name_of(uint64_t client, uint16_t region, char out[NAME])
 
 /* One region */
 
-static uint64_t file_bytes(uint64_t blocks)
+static uint64_t blocks_of_bytes(uint64_t bytes)
 {
-	return (1 + (blocks + PER_PAGE - 1) / PER_PAGE) * PAGE;
+	return bytes / SODA_SEAL_BLOCK + (bytes % SODA_SEAL_BLOCK != 0);
+}
+
+static uint64_t entry_pages(uint64_t blocks)
+{
+	return (blocks + PER_PAGE - 1) / PER_PAGE;
+}
+
+/* What is to be sealed, or was by an agent before this one. */
+struct wanted {
+	uint64_t client;
+	uint16_t region;
+	uint64_t bytes; /* whole pages; of a file without header and table */
+	bool known;	/* by the server: an agent before this one has opened it */
+	bool file;
+};
+
+/* Of the state; the next agent needs what a file had when it was opened. */
+static uint64_t state_bytes(const struct soda_sealer *sealer, const struct wanted *w)
+{
+	uint64_t pages = 1 + entry_pages(blocks_of_bytes(w->bytes));
+	struct soda_sealed_layout layout;
+
+	if (w->file && sealer->dir >= 0 && !soda_sealed_layout(w->bytes, &layout))
+		pages += 1 + layout.table_pages;
+	return pages * PAGE;
 }
 
 static int make_file(const struct soda_sealer *sealer, const char *name, bool known)
@@ -154,6 +152,10 @@ static int make_file(const struct soda_sealer *sealer, const char *name, bool kn
 static void free_sealing(struct soda_sealing *s)
 {
 	soda_wipe(&s->key, sizeof(s->key));
+	if (s->file)
+		soda_sealed_file_end(s->file);
+	free(s->file);
+	free(s->changed);
 	if (s->head)
 		munmap(s->head, s->map_bytes);
 	if (s->fd >= 0)
@@ -163,10 +165,15 @@ static void free_sealing(struct soda_sealing *s)
 	free(s);
 }
 
+static bool is_filled(const struct soda_sealing *s, uint64_t page)
+{
+	return s->filled[page / 8] >> page % 8 & 1;
+}
+
 /* The page of the table has memory from now on: a store there would else be a SIGBUS of ours. */
 static int fill_page(struct soda_sealing *s, uint64_t page)
 {
-	if (s->filled[page / 8] >> page % 8 & 1)
+	if (is_filled(s, page))
 		return 0;
 	if (fallocate(s->fd, 0, (off_t)(page * PAGE), PAGE))
 		return -errno;
@@ -190,7 +197,7 @@ static void find_filled(struct soda_sealing *s)
 	}
 }
 
-static int map_file(struct soda_sealing *s, bool known, uint64_t bytes)
+static int map_file(struct soda_sealing *s, const struct wanted *w, bool known)
 {
 	struct stat st;
 	int ret;
@@ -213,17 +220,19 @@ static int map_file(struct soda_sealing *s, bool known, uint64_t bytes)
 		find_filled(s);
 	ret = fill_page(s, 0);
 	if (ret == 0 && known &&
-	    (s->head->magic != MAGIC || s->head->format != FORMAT || s->head->bytes != bytes ||
-	     s->head->cipher >= SODA_SEAL_CIPHERS || !soda_seal_has((uint32_t)s->head->cipher)))
+	    (s->head->magic != MAGIC || s->head->format != FORMAT || s->head->bytes != w->bytes ||
+	     !s->head->file != !w->file || s->head->cipher >= SODA_SEAL_CIPHERS ||
+	     !soda_seal_has((uint32_t)s->head->cipher)))
 		ret = -ENOENT;
 	return ret;
 }
 
-static int fill_head(struct soda_sealing *s, uint64_t bytes, bool orphaned)
+static int fill_head(struct soda_sealing *s, const struct wanted *w, bool orphaned)
 {
 	int ret = soda_random(s->head->key, sizeof(s->head->key));
 
-	s->head->bytes = bytes;
+	s->head->bytes = w->bytes;
+	s->head->file = w->file;
 	s->head->cipher = soda_seal_fastest();
 	s->head->format = FORMAT;
 	s->head->orphaned = orphaned;
@@ -252,11 +261,9 @@ static void remove_live_locked(struct soda_sealer *sealer, const struct soda_sea
 		*at = s->next_live;
 }
 
-/* A new one, whose key has a serial number of its own. */
 static void add_new(struct soda_sealer *sealer, struct soda_sealing *s)
 {
 	pthread_mutex_lock(&sealer->lock);
-	s->key.serial = ++sealer->serials;
 	add_live_locked(sealer, s);
 	pthread_mutex_unlock(&sealer->lock);
 }
@@ -268,9 +275,9 @@ static void remove_live(struct soda_sealer *sealer, const struct soda_sealing *s
 	pthread_mutex_unlock(&sealer->lock);
 }
 
-/* known: the file that an agent before this one has made; -ENOENT: there is none. */
-static int make(struct soda_sealer *sealer, uint64_t client, uint16_t region, uint64_t bytes,
-		bool known, bool orphaned, struct soda_sealing **s_p)
+/* found: the state that an agent before this one has made; -ENOENT: there is none. */
+static int make(struct soda_sealer *sealer, const struct wanted *w, bool found,
+		struct soda_sealing **s_p)
 {
 	struct soda_sealing *s = calloc(1, sizeof(*s));
 	char name[NAME];
@@ -279,25 +286,26 @@ static int make(struct soda_sealer *sealer, uint64_t client, uint16_t region, ui
 	if (!s)
 		return -ENOMEM;
 	*s = (struct soda_sealing){
-		.sealer = sealer, .client = client, .region = region, .fd = -1
+		.sealer = sealer, .client = w->client, .region = w->region, .fd = -1
 	};
 	pthread_mutex_init(&s->lock, NULL);
-	s->blocks = (bytes + SODA_SEAL_BLOCK - 1) / SODA_SEAL_BLOCK;
-	s->map_bytes = file_bytes(s->blocks);
+	s->blocks = blocks_of_bytes(w->bytes);
+	s->map_bytes = state_bytes(sealer, w);
 	s->filled = calloc(1, s->map_bytes / PAGE / 8 + 1);
-	name_of(client, region, name);
+	name_of(w->client, w->region, name);
 	add_new(sealer, s);
-	ret = s->fd = s->filled ? make_file(sealer, name, known) : -ENOMEM;
+	ret = s->fd = s->filled ? make_file(sealer, name, found) : -ENOMEM;
 	if (ret >= 0)
-		ret = map_file(s, known, bytes);
-	if (ret == 0 && !known)
-		ret = fill_head(s, bytes, orphaned);
+		ret = map_file(s, w, found);
+	if (ret == 0 && !found)
+		ret = fill_head(s, w, w->known);
 	if (ret < 0) {
 		remove_live(sealer, s);
 		atomic_fetch_sub(&sealer->metadata, s->metadata);
 		free_sealing(s);
 		return ret;
 	}
+	s->key.serial = soda_seal_serial();
 	memcpy(s->key.key, s->head->key, sizeof(s->key.key));
 	s->key.cipher = (enum soda_seal_cipher)s->head->cipher;
 	*s_p = s;
@@ -442,15 +450,15 @@ static int reserve(struct soda_sealer *sealer, uint64_t bytes, struct soda_why *
 	return fits ? 0 : -ENOMEM;
 }
 
-static int begin(struct soda_sealer *sealer, uint64_t client, uint16_t region, uint64_t bytes,
-		 bool known, struct soda_sealing **s_p)
+static int make_or_find(struct soda_sealer *sealer, const struct wanted *w,
+			struct soda_sealing **s_p)
 {
 	int ret = -ENOENT;
 
-	if (known && sealer->dir >= 0)
-		ret = make(sealer, client, region, bytes, true, false, s_p);
+	if (w->known && sealer->dir >= 0)
+		ret = make(sealer, w, true, s_p);
 	if (ret == -ENOENT)
-		ret = make(sealer, client, region, bytes, false, known, s_p);
+		ret = make(sealer, w, false, s_p);
 	return ret;
 }
 
@@ -465,33 +473,249 @@ static void forget_live(struct soda_sealing *s)
 	destroy(s);
 }
 
-int soda_sealing_begin(struct soda_sealer *sealer, uint64_t client, uint16_t region, uint64_t bytes,
-		       bool known, struct soda_sealing **s_p, struct soda_why *why)
+static int begin(struct soda_sealer *sealer, const struct wanted *w, struct soda_sealing **s_p,
+		 struct soda_why *why)
 {
-	uint64_t table = file_bytes((bytes + SODA_SEAL_BLOCK - 1) / SODA_SEAL_BLOCK);
-	struct soda_sealing *parked =
-		known ? await_parked(sealer, client, region) : take_parked(sealer, client, region);
+	uint64_t state = state_bytes(sealer, w);
+	struct soda_sealing *parked = w->known ? await_parked(sealer, w->client, w->region)
+					       : take_parked(sealer, w->client, w->region);
 	int ret;
 
-	if (parked && known && parked->head->bytes == bytes) {
+	if (parked && w->known && parked->head->bytes == w->bytes &&
+	    !parked->head->file == !w->file) {
 		*s_p = parked;
 		return 0;
 	}
 	if (parked)
 		forget_live(parked);
-	ret = reserve(sealer, table, why);
+	ret = reserve(sealer, state, why);
 	if (ret < 0)
 		return ret;
-	ret = begin(sealer, client, region, bytes, known, s_p);
+	ret = make_or_find(sealer, w, s_p);
 	if (ret < 0) {
 		pthread_mutex_lock(&sealer->lock);
-		sealer->reserved -= table;
+		sealer->reserved -= state;
 		pthread_mutex_unlock(&sealer->lock);
 		snprintf(why->text, sizeof(why->text),
 			 "no memory for the versions and tags of a sealed region: %s",
 			 soda_strerror(ret));
 	}
 	return ret;
+}
+
+int soda_sealing_begin(struct soda_sealer *sealer, uint64_t client, uint16_t region, uint64_t bytes,
+		       bool known, struct soda_sealing **s_p, struct soda_why *why)
+{
+	const struct wanted w = {
+		.client = client, .region = region, .bytes = bytes, .known = known
+	};
+
+	return begin(sealer, &w, s_p, why);
+}
+
+/* Files */
+
+/* Page of the part behind the entries, which has what the file had. */
+static uint8_t *kept_page(const struct soda_sealing *s, uint64_t page)
+{
+	return (uint8_t *)s->head + (1 + entry_pages(s->blocks) + page) * PAGE;
+}
+
+static bool is_zeros(const uint8_t *page)
+{
+	return !page[0] && !memcmp(page, page + 1, PAGE - 1);
+}
+
+static int keep_page(struct soda_sealing *s, uint64_t page, const uint8_t *from)
+{
+	int ret;
+
+	if (is_zeros(from))
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	ret = fill_page(s, 1 + entry_pages(s->blocks) + page);
+	pthread_mutex_unlock(&s->lock);
+	if (ret == 0)
+		memcpy(kept_page(s, page), from, PAGE);
+	return ret;
+}
+
+/* For the next agent. */
+static int keep_file(struct soda_sealing *s, const uint8_t *header)
+{
+	int ret = s->sealer->dir < 0 ? 0 : keep_page(s, 0, header);
+
+	for (uint64_t i = 0; s->sealer->dir >= 0 && i < s->file->layout.table_pages && !ret; i++)
+		ret = keep_page(s, 1 + i, s->file->table + i * PAGE);
+	return ret;
+}
+
+/* The file's table is the region's from now on, and *f is void. */
+static int take_file(struct soda_sealing *s, struct soda_sealed_file *f)
+{
+	uint64_t bytes = f->layout.table_pages * PAGE;
+
+	s->file = malloc(sizeof(*s->file));
+	s->changed = calloc(1, f->layout.table_pages);
+	if (!s->file || !s->changed)
+		return -ENOMEM;
+	*s->file = *f;
+	memset(f, 0, sizeof(*f));
+	s->metadata += bytes;
+	atomic_fetch_add(&s->sealer->metadata, bytes);
+	return 0;
+}
+
+static void note_changed_locked(struct soda_sealing *s, uint64_t block)
+{
+	if (s->changed)
+		s->changed[block / SODA_SEALED_ENTRIES] = 1;
+}
+
+static int set_file_key(struct soda_sealing *s)
+{
+	struct soda_seal_key key;
+	int ret = soda_sealed_file_new_key(&s->sealer->file_key, s->file, s->head->salt, &key);
+
+	if (ret < 0)
+		return ret;
+	s->key = key;
+	memcpy(s->head->key, key.key, sizeof(s->head->key));
+	s->head->cipher = key.cipher;
+	s->head->commits = s->confirmed = s->file->header.commits;
+	soda_wipe(&key, sizeof(key));
+	return 0;
+}
+
+int soda_sealing_give_table(struct soda_sealing *s, struct soda_sealed_file *f)
+{
+	int ret = f->layout.blocks == s->blocks ? take_file(s, f) : -EINVAL;
+
+	if (ret == 0)
+		s->head->orphaned = false;
+	soda_sealed_file_end(f);
+	return ret;
+}
+
+void soda_sealing_note_end(struct soda_sealing *s)
+{
+	struct soda_sealing_seen *seen;
+	struct soda_sealer *sealer;
+
+	if (!s || !s->file || !s->confirmed)
+		return;
+	sealer = s->sealer;
+	pthread_mutex_lock(&sealer->lock);
+	seen = &sealer->seen[sealer->seen_next++ % SODA_SEALING_SEEN];
+	memcpy(seen->salt, s->file->header.salt, sizeof(seen->salt));
+	seen->commits = s->confirmed;
+	pthread_mutex_unlock(&sealer->lock);
+}
+
+/* Whether it is not older than what was seen in it; then that is of no use any more. */
+static bool is_as_seen(struct soda_sealer *sealer, const struct soda_sealed_header *h)
+{
+	bool newer = true;
+
+	pthread_mutex_lock(&sealer->lock);
+	for (unsigned i = 0; i < SODA_SEALING_SEEN; i++) {
+		struct soda_sealing_seen *seen = &sealer->seen[i];
+
+		if (!seen->commits || memcmp(seen->salt, h->salt, sizeof(seen->salt)))
+			continue;
+		newer = newer && h->commits >= seen->commits;
+		if (h->commits >= seen->commits)
+			seen->commits = 0;
+	}
+	pthread_mutex_unlock(&sealer->lock);
+	return newer;
+}
+
+static int begin_file(struct soda_sealer *sealer, const struct wanted *w,
+		      struct soda_sealed_file *f, const uint8_t *header, struct soda_sealing **s_p,
+		      struct soda_why *why)
+{
+	struct soda_sealing *s;
+	int ret = begin(sealer, w, &s, why);
+
+	if (ret < 0)
+		return ret;
+	ret = take_file(s, f);
+	if (ret == 0)
+		ret = set_file_key(s);
+	if (ret == 0)
+		ret = keep_file(s, header);
+	if (ret == 0) {
+		*s_p = s;
+		return 0;
+	}
+	snprintf(why->text, sizeof(why->text), "no memory for the table of a sealed file: %s",
+		 soda_strerror(ret));
+	forget_live(s);
+	return ret;
+}
+
+int soda_sealing_begin_file(struct soda_sealer *sealer, uint64_t client, uint16_t region,
+			    struct soda_sealed_file *f, const uint8_t *header,
+			    struct soda_sealing **s_p, struct soda_why *why)
+{
+	const struct wanted w = {
+		.client = client,
+		.region = region,
+		.bytes = f->layout.blocks * PAGE,
+		.file = true,
+	};
+	int ret = -EBADMSG;
+
+	if (is_as_seen(sealer, &f->header))
+		ret = begin_file(sealer, &w, f, header, s_p, why);
+	else
+		snprintf(why->text, sizeof(why->text),
+			 "the file was brought back from earlier while a program had it open");
+	soda_sealed_file_end(f);
+	return ret;
+}
+
+/* Header and table that the agent before this one has kept. */
+static int recall_file(struct soda_sealing *s)
+{
+	struct soda_conf_error ignored = { "" };
+	struct soda_sealed_file f;
+	int ret = soda_sealed_file_begin(&s->sealer->file_key, kept_page(s, 0), &f, &ignored);
+
+	if (ret < 0)
+		return ret;
+	ret = f.layout.blocks == s->blocks ? 0 : -EBADMSG;
+	for (uint64_t i = 0; ret == 0 && i < f.layout.table_pages; i++)
+		if (is_filled(s, 1 + entry_pages(s->blocks) + 1 + i))
+			memcpy(f.table + i * PAGE, kept_page(s, 1 + i), PAGE);
+	if (ret == 0)
+		ret = soda_sealed_file_check(&s->sealer->file_key, &f, &ignored);
+	if (ret == 0)
+		ret = take_file(s, &f);
+	if (ret == 0) {
+		s->confirmed = s->file->header.commits;
+		s->file->header.commits = s->head->commits;
+		memset(s->changed, 1, s->file->layout.table_pages);
+	}
+	soda_sealed_file_end(&f);
+	return ret;
+}
+
+int soda_sealing_find_file(struct soda_sealer *sealer, uint64_t client, uint16_t region,
+			   uint64_t bytes, struct soda_sealing **s_p, struct soda_why *why)
+{
+	const struct wanted w = {
+		.client = client, .region = region, .bytes = bytes, .known = true, .file = true
+	};
+	int ret = begin(sealer, &w, s_p, why);
+
+	/* parked, it has its table; of an agent that has left no state it is orphaned */
+	if (ret < 0 || (*s_p)->file || (*s_p)->head->orphaned)
+		return ret;
+	if (recall_file(*s_p) < 0)
+		(*s_p)->head->orphaned = true; /* what was kept is no whole table */
+	return 0;
 }
 
 bool soda_sealing_exists(struct soda_sealer *sealer, uint64_t client, uint16_t region)
@@ -590,25 +814,26 @@ void soda_sealer_stop(struct soda_sealer *sealer)
 		destroy(unpark_locked(sealer, &sealer->parked));
 	if (sealer->on && sealer->dir >= 0)
 		close(sealer->dir);
+	soda_wipe(&sealer->file_key, sizeof(sealer->file_key));
 	pthread_mutex_destroy(&sealer->lock);
 }
 
 /* The table; the region's lock is held */
 
-static struct block *entry(const struct soda_sealing *s, uint64_t i)
+static struct soda_sealing_block *entry(const struct soda_sealing *s, uint64_t i)
 {
 	char *page = (char *)s->head + (1 + i / PER_PAGE) * PAGE;
 
-	return (struct block *)page + i % PER_PAGE;
+	return (struct soda_sealing_block *)page + i % PER_PAGE;
 }
 
-static struct block load_locked(const struct soda_sealing *s, uint64_t i)
+struct soda_sealing_block soda_sealing_load_locked(const struct soda_sealing *s, uint64_t i)
 {
 	uint64_t page = 1 + i / PER_PAGE;
 
-	if (s->filled[page / 8] >> page % 8 & 1)
+	if (is_filled(s, page))
 		return *entry(s, i);
-	return (struct block){ .version = 0 };
+	return (struct soda_sealing_block){ .version = 0 };
 }
 
 static int fill_range(struct soda_sealing *s, uint64_t first, uint64_t n)
@@ -646,12 +871,16 @@ static int seal(struct soda_seal_engine *engine, struct soda_transfer *t)
 	/* with the lock, so that a READ that is posted meanwhile has seen them drawn and PENDING */
 	pthread_mutex_lock(&s->lock);
 	t->version = atomic_fetch_add_explicit(&s->head->versions, n, memory_order_relaxed) + 1;
-	for (uint64_t i = 0; i < n; i++)
-		entry(s, first + i)->version = (t->version + i) | PENDING;
+	for (uint64_t i = 0; i < n; i++) {
+		entry(s, first + i)->version = (t->version + i) | SEAL_PENDING;
+		note_changed_locked(s, first + i);
+	}
 	pthread_mutex_unlock(&s->lock);
+	if (t->version + n > SODA_SEALED_VERSION_MAX)
+		return -EIO;
 	for (uint64_t i = 0; i < n; i++) {
 		size_t at = i * SODA_SEAL_BLOCK;
-		struct block b = { .version = (t->version + i) | PENDING };
+		struct soda_sealing_block b = { .version = (t->version + i) | SEAL_PENDING };
 
 		if (soda_seal_block(engine, &s->key, (uint32_t)(first + i), t->version + i,
 				    t->memory + at, t->sealed->memory + at, b.tag))
@@ -673,7 +902,7 @@ static void note_read(struct soda_transfer *t)
 	t->version = atomic_load_explicit(&s->head->versions, memory_order_relaxed);
 	t->racing = s->discards;
 	for (uint64_t i = 0; i < n && !t->racing; i++)
-		t->racing = load_locked(s, first + i).version & PENDING;
+		t->racing = soda_sealing_load_locked(s, first + i).version & SEAL_PENDING;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -705,27 +934,45 @@ void soda_sealing_release(struct soda_transfer *t)
 	t->sealed = NULL;
 }
 
-static void settle_write(struct soda_transfer *t)
+/* Of a file a block that the server has refused stays PENDING: no commit is made with it. */
+static void settle_write(struct soda_transfer *t, int status)
 {
 	struct soda_sealing *s = t->region->sealing;
-	uint64_t first = first_block(t), n = blocks_of(t);
+	uint64_t first = first_block(t), n = s->file && status ? 0 : blocks_of(t);
 
 	soda_sealing_release(t);
 	pthread_mutex_lock(&s->lock);
+	s->refused = s->refused || status;
 	for (uint64_t i = 0; i < n; i++) {
-		struct block *b = entry(s, first + i);
+		struct soda_sealing_block *b = entry(s, first + i);
 
-		if (b->version == ((t->version + i) | PENDING))
+		if (b->version == ((t->version + i) | SEAL_PENDING))
 			b->version = t->version + i;
 	}
 	pthread_mutex_unlock(&s->lock);
 }
 
 static bool has_changed_locked(const struct soda_sealing *s, const struct soda_transfer *t,
-			       const struct block *b)
+			       const struct soda_sealing_block *b)
 {
-	return t->racing || b->version & PENDING || (b->version & ~ZERO) > t->version ||
+	return t->racing || b->version & SEAL_PENDING || (b->version & ~SEAL_ZERO) > t->version ||
 	       s->disturbed > t->version || s->discards;
+}
+
+/* A block that nobody has written since the file was opened. */
+static int open_as_found(struct soda_seal_engine *engine, const struct soda_sealing *s,
+			 uint32_t number, uint8_t *at)
+{
+	struct soda_sealed_entry e =
+		soda_sealed_get_entry(s->file->table + number * (uint64_t)SODA_SEALED_ENTRY);
+	const struct soda_seal_key *key;
+
+	if (!e.version) {
+		memset(at, 0, SODA_SEAL_BLOCK);
+		return 0;
+	}
+	key = soda_sealed_file_key(s->file, e.salt);
+	return key ? soda_open_block(engine, key, number, e.version, at, e.tag, at) : -EBADMSG;
 }
 
 /* One block of a READ, in place. 0, -EAGAIN, -EIO. */
@@ -734,19 +981,21 @@ static int open_one(struct soda_seal_engine *engine, struct soda_transfer *t, ui
 	struct soda_sealing *s = t->region->sealing;
 	uint8_t *at = t->memory + i * SODA_SEAL_BLOCK;
 	uint32_t number = (uint32_t)(first_block(t) + i);
-	struct block b;
+	struct soda_sealing_block b;
 	bool changed;
 
 	pthread_mutex_lock(&s->lock);
-	b = load_locked(s, number);
+	b = soda_sealing_load_locked(s, number);
 	changed = has_changed_locked(s, t, &b);
 	pthread_mutex_unlock(&s->lock);
-	if (b.version == ZERO || (!b.version && !s->head->orphaned)) {
+	if (b.version == SEAL_ZERO || (!b.version && !s->head->orphaned && !s->file)) {
 		memset(at, 0, SODA_SEAL_BLOCK);
 		return 0;
 	}
+	if (!b.version && s->file && !open_as_found(engine, s, number, at))
+		return 0;
 	if (b.version &&
-	    !soda_open_block(engine, &s->key, number, b.version & ~PENDING, at, b.tag, at))
+	    !soda_open_block(engine, &s->key, number, b.version & ~SEAL_PENDING, at, b.tag, at))
 		return 0;
 	if (changed)
 		return -EAGAIN;
@@ -760,7 +1009,7 @@ int soda_sealing_ended(struct soda_seal_engine *engine, struct soda_transfer *t,
 	int ret = status;
 
 	if (t->write) {
-		settle_write(t);
+		settle_write(t, status);
 		return status;
 	}
 	for (uint64_t i = 0; i < blocks_of(t) && !ret; i++)
@@ -776,15 +1025,15 @@ void soda_sealing_report(const struct soda_transfer *t, uint64_t client, const c
 {
 	struct soda_sealing *s = t->region->sealing;
 	uint64_t number = t->damaged - 1;
-	struct block b;
+	struct soda_sealing_block b;
 	bool told;
 
 	pthread_mutex_lock(&s->lock);
-	b = load_locked(s, number);
+	b = soda_sealing_load_locked(s, number);
 	told = s->told;
 	s->told = told || !b.version;
 	pthread_mutex_unlock(&s->lock);
-	if (b.version)
+	if (b.version || s->file)
 		soda_log_error("client %016llx: block %llu of region %u on %s is not what was sent "
 			       "there: it was changed, and the program gets SIGBUS",
 			       (unsigned long long)client, (unsigned long long)number, s->region,
@@ -811,20 +1060,24 @@ void soda_sealing_discard_begin(struct soda_sealing *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void soda_sealing_discard_end(struct soda_sealing *s, uint64_t offset, uint64_t bytes, bool done)
+bool soda_sealing_discard_end(struct soda_sealing *s, uint64_t offset, uint64_t bytes, bool done)
 {
 	uint64_t first = offset / SODA_SEAL_BLOCK, n = bytes / SODA_SEAL_BLOCK;
-	bool orphaned = s->head->orphaned;
+	bool marks = s->head->orphaned || s->file; /* without a version it is not zeros there */
 
-	if (done && orphaned && fill_range(s, first, n) < 0)
-		done = false; /* then it stays lost, which is no zeros and no content */
+	if (done && marks && fill_range(s, first, n) < 0)
+		done = false; /* then it stays what it was */
 	pthread_mutex_lock(&s->lock);
 	for (uint64_t i = first; done && i < first + n; i++)
-		if (orphaned || load_locked(s, i).version)
-			*entry(s, i) = (struct block){ .version = orphaned ? ZERO : 0 };
+		if (marks || soda_sealing_load_locked(s, i).version) {
+			*entry(s, i) =
+				(struct soda_sealing_block){ .version = marks ? SEAL_ZERO : 0 };
+			note_changed_locked(s, i);
+		}
 	disturb_locked(s);
 	s->discards--;
 	pthread_mutex_unlock(&s->lock);
+	return done;
 }
 
 void soda_sealer_walk(struct soda_sealer *sealer, struct soda_metrics *m)

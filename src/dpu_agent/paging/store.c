@@ -55,7 +55,7 @@ static int join(struct soda_session *s, struct soda_paging_region *r, struct sod
 				       .tenant = s->info.tenant,
 				       .file_id = r->file_id,
 				       .generation = r->generation,
-				       .bytes = r->mr.bytes,
+				       .bytes = r->bytes,
 				       .chunk_bytes = soda_pager(s)->server.hello.chunk_bytes };
 	struct soda_node_member member;
 	int ret = soda_node_join(soda_paging(s)->store, &name, &member, why);
@@ -157,8 +157,8 @@ static int fill_run(struct soda_session *s, struct soda_paging_region *r, uint32
 	struct soda_block *block;
 	int ret, failed = 0;
 
-	if (bytes > r->mr.bytes - at)
-		bytes = (uint32_t)(r->mr.bytes - at);
+	if (bytes > r->bytes - at)
+		bytes = (uint32_t)(r->bytes - at);
 	block = soda_block_get(bytes);
 	ret = !block  ? -ENOMEM
 	      : ahead ? soda_caches_load_ahead(s, r, at, block->memory, bytes, ahead)

@@ -22,6 +22,7 @@
 #include "client/call.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
+#include "dpu_agent/paging/sealed_files.h"
 #include "dpu_agent/session/tenants.h"
 
 static struct soda_session *session_of(const struct soda_server *server)
@@ -154,6 +155,22 @@ static void add_region(struct soda_session *s, struct soda_paging_region *r)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* The state of what an earlier instance of the agent has sealed. */
+static int find_sealing(struct soda_session *s, struct soda_paging_region *r, struct soda_why *why)
+{
+	struct soda_sealer *sealer = &soda_paging(s)->sealer;
+	uint64_t client = soda_pager(s)->server.hello.client_id;
+	int ret;
+
+	if (!(r->flags & SODA_WIRE_SEALED_BY_AGENT))
+		return soda_sealing_begin(sealer, client, r->mr.region_id, r->bytes, true,
+					  &r->sealing, why);
+	ret = soda_sealed_files_measure(r);
+	return ret ? ret
+		   : soda_sealing_find_file(sealer, client, r->mr.region_id, r->bytes, &r->sealing,
+					    why);
+}
+
 /*
  * What an earlier instance of the agent has sealed, and nothing else that may be written, is sealed
  * by this one.
@@ -164,8 +181,13 @@ static int learn_sealing(struct soda_session *s, const struct soda_wire_listed *
 	struct soda_sealer *sealer = &soda_paging(s)->sealer;
 	uint64_t client = soda_pager(s)->server.hello.client_id;
 	bool sealed = l->flags & SODA_WIRE_SEALED, plain = l->flags & SODA_WIRE_READ_ONLY;
+	bool file = l->flags & SODA_WIRE_SEALED_BY_AGENT;
 
-	if (sealed && !sealer->on)
+	if (file && sealer->on && !sealer->files)
+		snprintf(why->text, sizeof(why->text),
+			 "this program has a file that the agent before this one has sealed: start "
+			 "it with the same --seal-key-file");
+	else if (sealed && !sealer->on)
 		snprintf(why->text, sizeof(why->text),
 			 "what this program has was sealed by the agent before this one: start it "
 			 "with --seal, and the same --seal-state");
@@ -176,9 +198,7 @@ static int learn_sealing(struct soda_session *s, const struct soda_wire_listed *
 			 "region %u is not sealed: start the program anew",
 			 l->region_id);
 	else
-		return sealed ? soda_sealing_begin(sealer, client, l->region_id, r->mr.bytes, true,
-						   &r->sealing, why)
-			      : 0;
+		return sealed ? find_sealing(s, r, why) : 0;
 	return -EACCES;
 }
 
@@ -204,7 +224,11 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 	if (!r)
 		return -ENOMEM;
 	*r = (struct soda_paging_region){
-		.mr = mr, .flags = l->flags, .file_id = l->file_id, .generation = l->generation
+		.mr = mr,
+		.bytes = mr.bytes,
+		.flags = l->flags,
+		.file_id = l->file_id,
+		.generation = l->generation,
 	};
 	ret = learn_sealing(s, l, r, why);
 	if (ret < 0) {
@@ -277,6 +301,8 @@ void soda_upstream_forget_regions(struct soda_session *s, bool kept)
 		soda_caches_free(s, r);
 		soda_paging_store_leave(r);
 		soda_conn_unmap_region(&r->mr);
+		if (!s->leaving)
+			soda_sealing_note_end(r->sealing);
 		soda_sealing_end(r->sealing, kept);
 		soda_quota_refund(s->tenant, r->charged);
 		free(r);
@@ -428,6 +454,7 @@ static int connect_as(struct soda_session *s, enum soda_server_as as, struct sod
 	ret = soda_server_attempt(&soda_pager(s)->server, as, why);
 	if (ret < 0)
 		return ret;
+	soda_sealed_files_learn(s);
 	if (soda_paging(s)->async)
 		soda_forward_writes(s);
 	return ret;
@@ -492,30 +519,44 @@ static int open_call(struct soda_conn *control, void *arg, bool again, int timeo
 	return soda_conn_open_region(control, o->open, o->name, o->opened, o->mr, timeout_ms, why);
 }
 
+/* Of a program, that the agent does not seal: why. */
+static int refuse_to_seal(const struct soda_wire_open *open, struct soda_why *why)
+{
+	const char *text = "the DPU agent seals what programs write (--seal), and has no key for "
+			   "files: give it --seal-key-file, open it READ_ONLY, or use an agent "
+			   "without --seal";
+
+	if (open->flags & SODA_WIRE_SEALED_BY_AGENT || open->flags == SODA_WIRE_SEALED)
+		text = "two agents in a row seal: start one of them without --seal";
+	else if (open->flags & SODA_WIRE_SEALED)
+		text = "the DPU agent seals (--seal), and this file is sealed by its program: use "
+		       "an agent without --seal";
+	else if (open->flags & SODA_WIRE_PRIVATE)
+		text = "the DPU agent seals what programs write (--seal), and files that are "
+		       "opened PRIVATE are not sealed: use an agent without --seal";
+	snprintf(why->text, sizeof(why->text), "%s", text);
+	return -ENOTSUP;
+}
+
 /*
- * --seal: an anonymous region is sealed; a file that may be written cannot be.  The region is new,
- * so that it is zeros, whatever the server has there.
+ * --seal: anonymous regions are sealed, and files with --seal-key-file.  An anonymous region is
+ * new, so that it is zeros, whatever the server has there; what a file is is read once it is open.
  */
 static int begin_sealing(struct soda_session *s, struct soda_wire_open *open,
 			 struct soda_paging_region *r, struct soda_why *why)
 {
+	const uint32_t modes = SODA_WIRE_READ_ONLY | SODA_WIRE_WRITABLE;
 	struct soda_sealer *sealer = &soda_paging(s)->sealer;
 	uint64_t pages = open->bytes / SODA_WIRE_PAGE + (open->bytes % SODA_WIRE_PAGE != 0);
 
-	if (!sealer->on || open->flags & SODA_WIRE_READ_ONLY)
+	if (!sealer->on)
 		return 0;
-	if (open->flags) {
-		snprintf(why->text, sizeof(why->text),
-			 open->flags == SODA_WIRE_SEALED
-				 ? "two agents in a row seal: start one of them without --seal"
-			 : open->flags & SODA_WIRE_SEALED
-				 ? "the DPU agent seals (--seal), and this file is sealed by its "
-				   "program: use an agent without --seal"
-				 : "the DPU agent seals what programs write (--seal), and files "
-				   "cannot be sealed: open it READ_ONLY, or use an agent without "
-				   "--seal");
-		return -ENOTSUP;
-	}
+	if (sealer->files && open->flags & modes && !(open->flags & ~(modes | SODA_WIRE_CREATE)))
+		return soda_sealed_files_ask(s, open, why);
+	if (open->flags & SODA_WIRE_READ_ONLY)
+		return 0;
+	if (open->flags)
+		return refuse_to_seal(open, why);
 	if (pages > UINT32_MAX || !pages) {
 		snprintf(why->text, sizeof(why->text), "a sealed object has 1 byte to 16 TiB");
 		return -EINVAL;
@@ -530,7 +571,8 @@ static int check_opened(const struct soda_paging_region *r, const struct soda_wi
 {
 	uint64_t left = open->bytes % SODA_WIRE_PAGE;
 
-	return r->sealing && r->mr.bytes > open->bytes + (left ? SODA_WIRE_PAGE - left : 0)
+	return r->sealing && !open->name_bytes &&
+			       r->mr.bytes > open->bytes + (left ? SODA_WIRE_PAGE - left : 0)
 		       ? -EPROTO
 		       : 0;
 }
@@ -542,6 +584,48 @@ static int charge(struct soda_session *s, const struct soda_wire_open *open,
 	int ret = open->name_bytes ? 0 : soda_quota_charge(s->tenant, open->bytes, why);
 
 	r->charged = ret || open->name_bytes ? 0 : open->bytes;
+	return ret;
+}
+
+/*
+ * OPEN at the server.  What is to be read, and is not sealed, is opened as it is: only the server
+ * knows which of both a file is.
+ */
+static int open_there(struct soda_session *s, const struct soda_wire_open *asked, struct opening *o,
+		      struct soda_wire_open *open, struct soda_why *why)
+{
+	int timeout_ms = (int)soda_paging(s)->opt->timeout_ms;
+	int ret = soda_call_once(&soda_pager(s)->server, open_call, o, timeout_ms, why);
+
+	if (ret != -EINVAL || !(open->flags & SODA_WIRE_SEALED_BY_AGENT) ||
+	    open->flags & SODA_WIRE_WRITABLE)
+		return ret;
+	*open = *asked;
+	why->text[0] = 0;
+	return soda_call_once(&soda_pager(s)->server, open_call, o, timeout_ms, why);
+}
+
+/* The server has opened it: what r is to the program. */
+static int take_opened(struct soda_session *s, struct soda_paging_region *r,
+		       const struct soda_wire_open *asked, const struct soda_wire_open *open,
+		       struct soda_wire_opened *opened_p, struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)open->region_id, (uint8_t)(open->region_id >> 8) };
+	struct iovec body = { id, sizeof(id) };
+	struct soda_why ignored;
+	int ret;
+
+	r->flags = open->flags & ~(uint32_t)SODA_WIRE_CREATE;
+	r->file_id = opened_p->file_id;
+	r->generation = opened_p->generation;
+	r->bytes = r->mr.bytes;
+	if (!(open->flags & SODA_WIRE_SEALED_BY_AGENT))
+		return check_opened(r, open);
+	ret = soda_sealed_files_open(s, r, asked->bytes, opened_p, why);
+	if (ret < 0) {
+		soda_upstream_call(s, SODA_MSG_CLOSE, &body, 1, &ignored);
+		soda_conn_unmap_region(&r->mr);
+	}
 	return ret;
 }
 
@@ -563,19 +647,15 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *aske
 	if (ret == 0)
 		ret = begin_sealing(s, open, r, why);
 	if (ret == 0)
-		ret = soda_call_once(&soda_pager(s)->server, open_call, &opening,
-				     (int)soda_paging(s)->opt->timeout_ms, why);
+		ret = open_there(s, asked, &opening, open, why);
 	if (ret == 0)
-		ret = check_opened(r, open);
+		ret = take_opened(s, r, asked, open, opened_p, why);
 	if (ret < 0) {
 		soda_sealing_end(r->sealing, false);
 		soda_quota_refund(s->tenant, r->charged);
 		free(r);
 		return ret;
 	}
-	r->flags = open->flags & ~(uint32_t)SODA_WIRE_CREATE;
-	r->file_id = opened_p->file_id;
-	r->generation = opened_p->generation;
 	add_region(s, r);
 	return 0;
 }

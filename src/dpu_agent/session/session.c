@@ -118,6 +118,16 @@ static struct soda_session_peer *next_to_go_locked(struct soda_session *s, bool 
 	return at;
 }
 
+/* Whether another thread is about to close a connection that has to go. */
+static bool is_closing_one_locked(const struct soda_session *s)
+{
+	const struct soda_session_peer *at = s->peers;
+
+	while (at && !(at->closing && at->pins))
+		at = at->next;
+	return at;
+}
+
 void soda_session_expel(struct soda_session *s, bool control_stays, bool await)
 {
 	struct soda_session_peer *entry;
@@ -134,6 +144,9 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await)
 		entry->pins--;
 		pthread_cond_broadcast(&s->changed);
 	}
+	/* nobody is answered any more once this returns, whoever closes the connections */
+	while (is_closing_one_locked(s))
+		soda_wait_turn(&wait, &s->changed, &s->lock);
 	while (await && next_to_go_locked(s, control_stays, true))
 		soda_wait_turn(&wait, &s->changed, &s->lock);
 	pthread_mutex_unlock(&s->lock);

@@ -129,8 +129,9 @@ bool soda_session_awaits(struct soda_session *s);
 void soda_session_gone(struct soda_session *s, struct soda_peer *peer);
 
 /*
- * Close the client's connections; control_stays: all but its control connections.  await: return
- * only when they have ended.
+ * Close the client's connections; control_stays: all but its control connections.  Then nothing
+ * more is sent on them, also where another thread closes them; await: return only when they have
+ * ended.
  */
 void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
 /*

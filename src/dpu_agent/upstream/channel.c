@@ -95,10 +95,11 @@ int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t, st
 	if (!c->conn)
 		return -ENOTCONN;
 	if (t->write)
-		ret = soda_conn_post_write(c->conn, mr, t->offset, t->bytes,
+		ret = soda_conn_post_write(c->conn, mr, t->base + t->offset, t->bytes,
 					   t->sealed ? t->sealed->memory : t->memory, cookie);
 	else
-		ret = soda_conn_post_read(c->conn, mr, t->offset, t->bytes, t->memory, cookie);
+		ret = soda_conn_post_read(c->conn, mr, t->base + t->offset, t->bytes, t->memory,
+					  cookie);
 	if (ret < 0)
 		return ret;
 	t->next = NULL;

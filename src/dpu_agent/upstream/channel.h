@@ -35,8 +35,11 @@ struct soda_transfer {
 	struct soda_write *writes; /* WRITEs, in their order on the write list */
 	unsigned tasks_n;	   /* how many of either */
 	uint64_t offset;
+	uint64_t
+		base; /* of the region, where the client's begins on the server; set to be posted */
 	uint32_t bytes;
 	bool write;
+	bool raw; /* of a sealed file: its own parts, as they lie there */
 	uint64_t posted_ns;
 	/*
 	 * A READ of the caches, or a WRITE of the agent's own (paging/place.c), which has no tasks:

@@ -306,6 +306,18 @@ static int explain_missing(const struct soda_region *r, struct soda_why *why)
 	return -EIO;
 }
 
+/*
+ * Whether what was tried is tried again.  -EBUSY: a DPU agent that seals has died meanwhile, and
+ * what was under way is to be written again, which is dirty by now.
+ */
+static bool again(const struct soda_region *r, const struct ends *e, int ret, int refused,
+		  uint32_t taken)
+{
+	if (!ret || ret == -EBUSY)
+		return ended_since(e, r);
+	return !refused && taken != atomic_load(&r->taken);
+}
+
 int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
 {
 	struct ends ends;
@@ -325,7 +337,7 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 		if (!ret)
 			ret = settle(r, first, n, why);
 		refused = atomic_load(&r->refused);
-	} while (ret ? !refused && taken != atomic_load(&r->taken) : ended_since(&ends, r));
+	} while (again(r, &ends, ret, refused, taken));
 	if (ret && refused)
 		ret = explain_refusal(r, refused, why);
 	if (!ret && atomic_exchange(&r->unwritten, false)) {

@@ -18,6 +18,7 @@
 #define SLOTS 65536u
 #define OPEN 0x80000000u /* flag of a slot's state */
 #define MODES (SODA_WIRE_READ_ONLY | SODA_WIRE_WRITABLE | SODA_WIRE_PRIVATE)
+#define SEALS (SODA_WIRE_SEALED | SODA_WIRE_SEALED_BY_AGENT)
 
 /* Slots, and the data path */
 
@@ -249,9 +250,10 @@ static int check_flags(const struct soda_wire_open *open, struct soda_why *why)
 		return 0;
 	if (open->flags == (SODA_WIRE_READ_ONLY | SODA_WIRE_PUBLISHED))
 		return 0;
-	if (one && !(open->flags & ~(MODES | SODA_WIRE_CREATE | SODA_WIRE_SEALED)) &&
+	if (one && !(open->flags & ~(MODES | SODA_WIRE_CREATE | SEALS)) &&
 	    (!create || mode == SODA_WIRE_WRITABLE) &&
-	    !(open->flags & SODA_WIRE_SEALED && mode == SODA_WIRE_PRIVATE))
+	    !(open->flags & SEALS && mode == SODA_WIRE_PRIVATE) &&
+	    (open->flags & SEALS) != SODA_WIRE_SEALED_BY_AGENT)
 		return 0;
 	soda_server_why(why, open->flags
 				     ? "exactly one of READ_ONLY, WRITABLE and PRIVATE is needed,"
@@ -457,6 +459,7 @@ static int open_new(struct soda_region_set *set, const struct soda_wire_open *op
 	region->id = open->region_id;
 	region->bytes = open->bytes;
 	region->sealed = open->flags & SODA_WIRE_SEALED;
+	region->by_agent = open->flags & SODA_WIRE_SEALED_BY_AGENT;
 	region->writable = true;
 	r = check_open_name(open, name, region->name, why);
 	if (!r)
@@ -652,7 +655,8 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
 						     .bytes = region->bytes };
 		if (region->file) {
 			list[n].flags = region->file->mode |
-					(region->file->published ? SODA_WIRE_PUBLISHED : 0);
+					(region->file->published ? SODA_WIRE_PUBLISHED : 0) |
+					(region->by_agent ? SEALS : 0);
 			list[n].file_id = soda_file_id(region->file);
 			list[n].generation = region->file->generation;
 		}

@@ -42,7 +42,8 @@ struct soda_client_region {
 	struct soda_file *_Atomic file; /* NULL: anonymous; set once, at the latest by PUBLISH */
 	uint64_t bytes;
 	uint16_t id;
-	bool sealed; /* SODA_WIRE_SEALED; set before it is linked */
+	bool sealed;   /* SODA_WIRE_SEALED; set before it is linked, and so below */
+	bool by_agent; /* SODA_WIRE_SEALED_BY_AGENT */
 	_Atomic bool writable;
 	_Atomic uint32_t writes;	   /* under way, those included that find it not writable */
 	char name[SODA_WIRE_MAX_NAME + 1]; /* guarded by the set's lock */
