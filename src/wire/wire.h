@@ -325,7 +325,8 @@ struct soda_wire_welcome {
 #define SODA_WIRE_SEALED 0x20u
 /*
  * With SEALED, of a file: a DPU agent seals it, and not its program, which knows nothing of header
- * and table.  LIST has both flags of such a file, and neither of one that its program seals.
+ * and table.  LIST has both flags of such a file, and neither of one that its program seals.  Alone
+ * in the question for a content (pool.h): if the file is sealed, of all of it.
  */
 #define SODA_WIRE_SEALED_BY_AGENT 0x40u
 

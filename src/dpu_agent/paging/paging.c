@@ -728,6 +728,27 @@ static int say_members(struct soda_session *s, struct soda_reply *reply)
 	return 0;
 }
 
+/* As the agent would open the file: it may be a sealed one. */
+static int ask_content(struct soda_session *s, const uint8_t *body, size_t bytes,
+		       struct soda_reply *reply)
+{
+	enum { AT = SODA_WIRE_TELL_BYTES, END = AT + SODA_WIRE_OPEN_BYTES };
+	uint8_t text[END + SODA_WIRE_MAX_NAME];
+	struct iovec iov = { text, bytes };
+	struct soda_wire_open open;
+	const char *name;
+
+	if (bytes < END || bytes > sizeof(text))
+		return -EPROTO;
+	memcpy(text, body, bytes);
+	if (soda_paging(s)->sealer.files &&
+	    soda_wire_get_open(body + AT, bytes - AT, &open, &name) == 0) {
+		open.flags |= SODA_WIRE_SEALED_BY_AGENT;
+		soda_wire_put_open(text + AT, &open);
+	}
+	return soda_upstream_pass(s, SODA_MSG_POOL, &iov, 1, reply);
+}
+
 /*
  * POOL: what a program says of itself is for the member, and so is the answer.  What an operator
  * wants of a server is not passed on: the agent has its own rights there, and not the operator's.
@@ -743,7 +764,9 @@ static int call_pool(struct soda_session *s, const void *body, size_t bytes,
 		return ret;
 	if (tell.ask == SODA_WIRE_POOL_MEMBERS)
 		return say_members(s, reply);
-	if (tell.ask == SODA_WIRE_POOL_TELL || tell.ask == SODA_WIRE_POOL_CONTENT)
+	if (tell.ask == SODA_WIRE_POOL_CONTENT)
+		return ask_content(s, body, bytes, reply);
+	if (tell.ask == SODA_WIRE_POOL_TELL)
 		return soda_upstream_pass(s, SODA_MSG_POOL, &iov, 1, reply);
 	snprintf(reply->why.text, sizeof(reply->why.text),
 		 "a DPU agent drains no server: ask %.150s itself", soda_session_server(s));

@@ -12,6 +12,7 @@
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
 #include "trust/crypto.h"
+#include "wire/sealed_file.h"
 
 enum {
 	AT_ONCE = 1 << 20, /* bytes of a small file */
@@ -375,6 +376,18 @@ int soda_content_of_file(struct soda_files *files, struct soda_file *file,
 	return ask(c, &(struct job){ .key = key_of_file(file), .file = file, .fd = -1 }, content_p);
 }
 
+/* For an agent that seals: it asks for bytes of the object, of which it opens all of the file. */
+static uint64_t bytes_to_compare(const struct soda_file_request *req, int fd, uint64_t size)
+{
+	uint8_t begin[SODA_SEALED_MAGIC_BYTES];
+
+	if (!(req->flags & SODA_WIRE_SEALED_BY_AGENT) ||
+	    pread(fd, begin, sizeof(begin), 0) != (ssize_t)sizeof(begin) ||
+	    soda_sealed_kind(begin) != SODA_SEALED_FILE)
+		return req->bytes;
+	return size;
+}
+
 int soda_content_of_name(struct soda_files *files, const struct soda_file_request *req,
 			 struct soda_wire_content *content_p, struct soda_why *why)
 {
@@ -397,6 +410,6 @@ int soda_content_of_name(struct soda_files *files, const struct soda_file_reques
 		close(job.fd);
 		return r;
 	}
-	job.key = key_of(&st, req->bytes);
+	job.key = key_of(&st, bytes_to_compare(req, job.fd, (uint64_t)st.st_size));
 	return ask(c, &job, content_p);
 }

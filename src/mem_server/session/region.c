@@ -809,7 +809,8 @@ static int content_of_name(struct soda_region_set *set, const struct soda_wire_o
 	char checked[SODA_WIRE_MAX_NAME + 1];
 	const struct soda_file_request req = { .name = checked,
 					       .bytes = ask->bytes,
-					       .flags = SODA_WIRE_READ_ONLY,
+					       .flags = SODA_WIRE_READ_ONLY |
+							(ask->flags & SODA_WIRE_SEALED_BY_AGENT),
 					       .user = set->user };
 	int r = check_name(name, ask->name_bytes, checked, why);
 

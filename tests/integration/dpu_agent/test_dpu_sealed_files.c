@@ -649,7 +649,7 @@ static void run_rollback(void)
 
 static void test_server_starts_anew(void **state)
 {
-	each_way(true, LONG, run_restart);
+	each_way(false, LONG, run_restart);
 }
 
 static void test_file_of_earlier(void **state)

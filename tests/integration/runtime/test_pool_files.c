@@ -521,13 +521,14 @@ static void test_by_seed(void **state)
 /* Sealed files: copies of one ciphertext. */
 
 static char key_path[100];
+static bool agent_seals; /* and no program has the key */
 
 static void write_key(void)
 {
 	char text[128];
 	int fd, n;
 
-	snprintf(key_path, sizeof(key_path), "%s/key", worlds[0].dir);
+	snprintf(key_path, sizeof(key_path), "/tmp/soda-pool-files-%d.key", (int)getpid());
 	fd = open(key_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	assert_true(fd >= 0);
 	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", 1);
@@ -537,8 +538,10 @@ static void write_key(void)
 
 static void start_sealed(void)
 {
-	setenv("SODA_SEAL", "1", 1);
-	setenv("SODA_SEAL_KEY_FILE", key_path, 1);
+	if (!agent_seals) {
+		setenv("SODA_SEAL", "1", 1);
+		setenv("SODA_SEAL_KEY_FILE", key_path, 1);
+	}
 	start_here(NULL, FAULT_MS);
 }
 
@@ -597,7 +600,7 @@ static unsigned find_file(const char *name, size_t *bytes_p)
 	return 0;
 }
 
-static void test_sealed(void **state)
+static void seal_and_kill(void)
 {
 	size_t *done = shared_memory(sizeof(*done)), bytes = 0;
 	struct outcome out;
@@ -605,7 +608,6 @@ static void test_sealed(void **state)
 	char *file;
 
 	open_pool();
-	write_key();
 	expect_passes(child_seals, done);
 	assert_int_equal(*done, 1);
 	at = find_file("data", &bytes);
@@ -620,6 +622,30 @@ static void test_sealed(void **state)
 	expect_says(&out, "which has the same content");
 	world_restart(&worlds[0]);
 	close_pool(7);
+}
+
+static void test_sealed(void **state)
+{
+	write_key();
+	seal_and_kill();
+	unlink(key_path);
+}
+
+static void test_sealed_by_agent(void **state)
+{
+	char options[200], *before;
+
+	front_required();
+	before = strdup(getenv("SODA_TEST_POOL_AGENT"));
+	write_key();
+	agent_seals = true;
+	snprintf(options, sizeof(options), "--seal --seal-key-file=%s", key_path);
+	setenv("SODA_TEST_POOL_AGENT", options, 1);
+	seal_and_kill();
+	setenv("SODA_TEST_POOL_AGENT", before, 1);
+	free(before);
+	agent_seals = false;
+	unlink(key_path);
 }
 
 /* Nobody else has it: it is waited for, and goes on where it was. */
@@ -791,6 +817,7 @@ int main(void)
 		cmocka_unit_test(test_away),
 		cmocka_unit_test(test_drained),
 		cmocka_unit_test(test_sealed),
+		cmocka_unit_test(test_sealed_by_agent),
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_both_started_anew),
 		cmocka_unit_test(test_by_seed),
