@@ -133,7 +133,8 @@ static const struct soda_option options[] = {
 	  .def = "1G",
 	  .min = 1u << 20,
 	  .help = "Memory that the versions and tags of --seal may come to have, 24 bytes for 4 "
-		  "KiB: objects for which they could be more are refused." },
+		  "KiB, of a file 56, with --seal-state 88: objects for which they could be more "
+		  "are refused." },
 	{ .name = "seal-keep",
 	  .env = ENV "SEAL_KEEP",
 	  .type = SODA_OPT_TIME_MS,

@@ -68,6 +68,10 @@ int soda_sealer_start(struct soda_sealer *sealer, const struct soda_dpu_options 
 					.started_ms = soda_now_ms() };
 	pthread_mutex_init(&sealer->lock, NULL);
 	sealer->parked_end = &sealer->parked;
+	if (!opt->seal && opt->seal_key_file && *opt->seal_key_file) {
+		soda_log_error("--seal-key-file is the key of an agent that seals: give it --seal");
+		return -EINVAL;
+	}
 	if (!opt->seal)
 		return 0;
 	if (opt->base || !opt->async) {
@@ -132,6 +136,17 @@ static uint64_t state_bytes(const struct soda_sealer *sealer, const struct wante
 	if (w->file && sealer->dir >= 0 && !soda_sealed_layout(w->bytes, &layout))
 		pages += 1 + layout.table_pages;
 	return pages * PAGE;
+}
+
+/* Of --seal-memory: the state, and in the agent's own memory the table that a file has. */
+static uint64_t cost(const struct soda_sealer *sealer, const struct wanted *w)
+{
+	uint64_t bytes = state_bytes(sealer, w);
+	struct soda_sealed_layout layout;
+
+	if (w->file && !soda_sealed_layout(w->bytes, &layout))
+		bytes += layout.table_pages * PAGE;
+	return bytes;
 }
 
 static int make_file(const struct soda_sealer *sealer, const char *name, bool known)
@@ -291,6 +306,7 @@ static int make(struct soda_sealer *sealer, const struct wanted *w, bool found,
 	pthread_mutex_init(&s->lock, NULL);
 	s->blocks = blocks_of_bytes(w->bytes);
 	s->map_bytes = state_bytes(sealer, w);
+	s->reserved = cost(sealer, w);
 	s->filled = calloc(1, s->map_bytes / PAGE / 8 + 1);
 	name_of(w->client, w->region, name);
 	add_new(sealer, s);
@@ -333,7 +349,7 @@ static void destroy(struct soda_sealing *s)
 	struct soda_sealer *sealer = s->sealer;
 
 	pthread_mutex_lock(&sealer->lock);
-	sealer->reserved -= s->map_bytes;
+	sealer->reserved -= s->reserved;
 	pthread_mutex_unlock(&sealer->lock);
 	atomic_fetch_sub(&sealer->metadata, s->metadata);
 	free_sealing(s);
@@ -476,7 +492,7 @@ static void forget_live(struct soda_sealing *s)
 static int begin(struct soda_sealer *sealer, const struct wanted *w, struct soda_sealing **s_p,
 		 struct soda_why *why)
 {
-	uint64_t state = state_bytes(sealer, w);
+	uint64_t bytes = cost(sealer, w);
 	struct soda_sealing *parked = w->known ? await_parked(sealer, w->client, w->region)
 					       : take_parked(sealer, w->client, w->region);
 	int ret;
@@ -488,13 +504,13 @@ static int begin(struct soda_sealer *sealer, const struct wanted *w, struct soda
 	}
 	if (parked)
 		forget_live(parked);
-	ret = reserve(sealer, state, why);
+	ret = reserve(sealer, bytes, why);
 	if (ret < 0)
 		return ret;
 	ret = make_or_find(sealer, w, s_p);
 	if (ret < 0) {
 		pthread_mutex_lock(&sealer->lock);
-		sealer->reserved -= state;
+		sealer->reserved -= bytes;
 		pthread_mutex_unlock(&sealer->lock);
 		snprintf(why->text, sizeof(why->text),
 			 "no memory for the versions and tags of a sealed region: %s",

@@ -44,6 +44,7 @@ struct soda_sealing {
 	int fd;
 	struct soda_sealing_head *head;
 	uint64_t map_bytes, blocks;
+	uint64_t reserved; /* bytes, of --seal-memory */
 	struct soda_seal_key key;
 	pthread_mutex_t lock;
 	uint8_t *filled;    /* a bit for each page that has memory; guarded by lock, and so below */

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -355,9 +356,23 @@ static void child_sparse(const void *arg)
 	data[7 * CHUNK + 3] = 1;
 }
 
+/* The operator's way to it, with the key. */
+static void check_tool(void)
+{
+	char path[128];
+	const char *const args[] = { "seal", "cat", path, "--key-file", keys[0], NULL };
+	static struct program tool;
+
+	snprintf(path, sizeof(path), "%s/file", world.export_dir);
+	assert_int_equal(program_run("tools/soda/soda", args, &tool), 0);
+	assert_int_equal(tool.status, 0);
+	assert_int_equal(memcmp(tool.out, mark, sizeof(mark)), 0);
+}
+
 static void run_parts(void)
 {
 	make();
+	check_tool();
 	expect_passes(child_reads_a_part, NULL);
 	expect_passes(child_sparse, "makes");
 	expect_passes(child_sparse, NULL);
@@ -446,6 +461,41 @@ static void run_refusals(void)
 static void test_refusals(void **state)
 {
 	each_way(false, SHORT, run_refusals);
+}
+
+/* An agent that does not start. */
+static void expect_no_start(const char *const *options, const char *word)
+{
+	const char *args[8] = { "--listen", "tcp://127.0.0.1:0", "--server", world.server_address };
+	static struct program agent;
+	size_t n = 4;
+
+	while (*options)
+		args[n++] = *options++;
+	args[n] = NULL;
+	assert_int_equal(program_run("src/dpu_agent/soda-dpu-agent", args, &agent), 0);
+	assert_true(agent.status != 0);
+	if (!strstr(agent.err, word))
+		fail_msg("no \"%s\" in %s", word, agent.err);
+}
+
+static void test_options(void **state)
+{
+	char option[128];
+	const char *const both[] = { "--seal", option, NULL }, *const alone[] = { option, NULL };
+
+	open_world(false, false, SHORT);
+	snprintf(option, sizeof(option), "--seal-key-file=%s", keys[1]);
+	expect_no_start(alone, "give it --seal");
+	chmod(keys[1], 0644);
+	expect_no_start(both, "chmod 600");
+	assert_int_equal(truncate(keys[1], 30), 0);
+	chmod(keys[1], 0600);
+	expect_no_start(both, keys[1]);
+	unlink(keys[1]);
+	expect_no_start(both, "No such file");
+	write_key(1);
+	world_close_noisy(&world);
 }
 
 /* Blocks that were changed at rest, or are another one's. */
@@ -682,6 +732,7 @@ int main(void)
 		cmocka_unit_test(test_no_plaintext),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_changed_blocks),
 		cmocka_unit_test(test_agent_dies_with_the_keys),
 		cmocka_unit_test(test_next_agent_finds_the_keys),

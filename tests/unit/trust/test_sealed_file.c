@@ -159,6 +159,28 @@ static void layouts(void **state)
 	}
 }
 
+/* What a file's own size says, and which sizes no file has. */
+static void layouts_of_files(void **state)
+{
+	struct soda_sealed_layout l, same;
+
+	for (uint64_t bytes = 1; bytes < 1ull << 43; bytes = bytes * 3 + 1) {
+		assert_int_equal(soda_sealed_layout(bytes, &l), 0);
+		assert_int_equal(soda_sealed_layout_of(l.total, &same), 0);
+		assert_int_equal(same.blocks, l.blocks);
+		assert_int_equal(same.data_at, l.data_at);
+		assert_int_equal(same.table_pages, l.table_pages);
+		assert_int_equal(soda_sealed_layout_of(l.total - 1, &same), -EINVAL);
+		assert_int_equal(soda_sealed_layout_of(l.total + 1, &same), -EINVAL);
+	}
+	for (uint64_t total = 0; total < 65536 + SODA_SEALED_PAGE; total += 512)
+		assert_int_equal(soda_sealed_layout_of(total, &same), -EINVAL);
+	assert_int_equal(soda_sealed_layout_of(UINT64_MAX, &same), -EINVAL);
+	assert_int_equal(soda_sealed_layout((uint64_t)UINT32_MAX * SODA_SEALED_PAGE, &l), 0);
+	assert_int_equal(soda_sealed_layout_of(l.total, &same), 0);
+	assert_int_equal(soda_sealed_layout_of(l.total + SODA_SEALED_PAGE, &same), -EINVAL);
+}
+
 static void key_files(void **state)
 {
 	struct soda_sealed_key k;
@@ -181,6 +203,7 @@ int main(void)
 		cmocka_unit_test(each_open_and_each_file_has_a_key_of_its_own),
 		cmocka_unit_test(what_was_changed_is_refused),
 		cmocka_unit_test(layouts),
+		cmocka_unit_test(layouts_of_files),
 		cmocka_unit_test(key_files),
 	};
 
