@@ -100,6 +100,9 @@ static void offer_pool(uint64_t seed)
 	offer_codes(seed);
 	plan.buffer_chunks += plan.threads * plan.servers; /* a staging slot for each */
 	if (plan.one_at_a_time) {
+		/* one whose threads a silent server holds up is noticed */
+		plan.agent_settings.base = false;
+		plan.agent_settings.async = true;
 		plan.server.capacity += 64ull << 20; /* room for what each one that dies had */
 		plan.server.quota = 0;
 		plan.fault_ms = 10000;

@@ -82,7 +82,8 @@ static const struct soda_option options[] = {
 	  AT(base),
 	  .def = "no",
 	  .help = "Plain proxy: receive, forward, wait, reply. Switches everything off that "
-		  "follows." },
+		  "follows. A server that does not answer holds up its threads: not for a pool "
+		  "whose programs are not to notice that." },
 	{ .name = "aggregate",
 	  .env = ENV "AGGREGATE",
 	  .type = SODA_OPT_BOOL,
