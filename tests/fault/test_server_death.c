@@ -117,6 +117,56 @@ static void test_sync_reports(void **state)
 	expect_exit(&out, 0);
 }
 
+/*
+ * Two threads are in soda_sync when the server is lost with data of both: each is told, as a loss
+ * that only one hears of has the other one believe that what it stored is safe.
+ */
+
+enum { SYNCING = 2 };
+
+static _Atomic int told[SYNCING];
+
+static void sync_beside(void *arg, unsigned thread)
+{
+	told[thread] = soda_sync(arg, CHUNK);
+}
+
+static void child_syncs_twice(const void *arg)
+{
+	struct object o = struck_object(15000, 0);
+
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone"); /* the server is halted */
+	turn_pass();
+	run_threads(SYNCING, sync_beside, o.words);
+	for (int i = 0; i < SYNCING; i++)
+		CHECK_EQ(told[i], -EIO);
+	CHECK_EQ(soda_sync(o.words, CHUNK), 0); /* and who comes later is not */
+	check_touch(&o.words[o.remote * CHUNK_WORDS], SIGBUS, 0, 1);
+	check_resident(&o);
+}
+
+static void lose_what_is_synced(const void *arg)
+{
+	if (!turn_await())
+		return;
+	process_halt(struck_world.server.pid);
+	turn_pass();
+	if (!turn_await())
+		return;
+	sleep_ms(500);
+	world_kill(&struck_world);
+	world_restart(&struck_world);
+}
+
+static void test_all_who_sync_are_told(void **state)
+{
+	struct outcome out;
+
+	struck_run(child_syncs_twice, lose_what_is_synced, &out);
+	expect_exit(&out, 0);
+}
+
 /* The statistics of a program whose server is away are what its user wants to see now. */
 static void child_is_asked(const void *arg)
 {
@@ -362,6 +412,7 @@ int main(void)
 		cmocka_unit_test(test_abort),
 		cmocka_unit_test(test_signal_while_waiting),
 		cmocka_unit_test(test_sync_reports),
+		cmocka_unit_test(test_all_who_sync_are_told),
 		cmocka_unit_test(test_stat_answers),
 		cmocka_unit_test(test_new_instance),
 		cmocka_unit_test(test_new_instance_plain),

@@ -169,7 +169,7 @@ static void lose_chunks(struct soda_region *r, const struct soda_link *link)
 			last = i;
 		}
 	if (lost)
-		atomic_store(&r->unwritten, true);
+		atomic_fetch_add(&r->unwritten, 1);
 	if (lost && soda_members() > 1)
 		soda_log_error("%s: %u chunks between its bytes %llu and %llu are lost with %s",
 			       name_of(r), lost,
@@ -406,7 +406,7 @@ static int take_back(struct soda_region *r, void *arg)
 			back->dirty++;
 	}
 	if (back->lost != before) {
-		atomic_store(&r->unwritten, true);
+		atomic_fetch_add(&r->unwritten, 1);
 		soda_sealing_spoil(r);
 	}
 	return 0;
@@ -509,7 +509,7 @@ static void decide(uint32_t id)
 	struct soda_region *r = soda_region_of(id);
 
 	if (lose_chunk(r, id, soda_now_ns()))
-		atomic_store(&r->unwritten, true);
+		atomic_fetch_add(&r->unwritten, 1);
 	if (!r->undecided || --r->undecided)
 		return;
 	set_lost(r);

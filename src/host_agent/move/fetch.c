@@ -178,7 +178,7 @@ void soda_fetch_damaged(struct soda_region *r, uint32_t id, const char *peer)
 		       (unsigned long long)(r->before + soda_region_offset(r, id)),
 		       r->name[0] ? r->name : "an object", peer);
 	atomic_store(&r->damaged, true);
-	atomic_store(&r->unwritten, true);
+	atomic_fetch_add(&r->unwritten, 1);
 	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_LOST, 0, 0, SODA_CW_BACKED);
 	soda_buffer_give(&soda_agent.buffer, 1);
 }

@@ -318,11 +318,23 @@ static bool again(const struct soda_region *r, const struct ends *e, int ret, in
 	return !refused && taken != atomic_load(&r->taken);
 }
 
+/*
+ * Whether the caller is told of a loss: each one is that had begun before anybody was, as what it
+ * had stored may be a part of that.  before: r->told when it began.
+ */
+static bool tells_of_loss(struct soda_region *r, uint32_t before)
+{
+	uint32_t now = atomic_load(&r->unwritten);
+
+	atomic_store(&r->told, now);
+	return now != before;
+}
+
 int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
 {
 	struct ends ends;
+	uint32_t before = atomic_load(&r->told), taken;
 	int ret, refused;
-	uint32_t taken;
 
 	if (r->sealed_file) { /* it is committed as a whole */
 		first = r->first;
@@ -340,7 +352,7 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 	} while (again(r, &ends, ret, refused, taken));
 	if (ret && refused)
 		ret = explain_refusal(r, refused, why);
-	if (!ret && atomic_exchange(&r->unwritten, false)) {
+	if (!ret && tells_of_loss(r, before)) {
 		snprintf(why->text, sizeof(why->text),
 			 "some of it is lost: the server has started anew, or the DPU agent died, "
 			 "or gave up its server, before it had brought all of it there");

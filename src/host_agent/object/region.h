@@ -111,7 +111,8 @@ struct soda_region {
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */
 	_Atomic bool damaged;	    /* of a sealed one: something else came than was sent there */
-	_Atomic bool unwritten;	    /* a peer ended with the object's data; soda_sync reports it */
+	/* How often a peer ended with the object's data, and of how many soda_sync has told. */
+	_Atomic uint32_t unwritten, told;
 	_Atomic int unsent_error;   /* why the last chunk that failed could not be written back */
 	_Atomic uint32_t unsent;    /* how many could not; counted after unsent_error is set */
 	_Atomic bool keeps;	    /* the server refuses DISCARDs of the object */
