@@ -113,10 +113,10 @@ struct soda_region {
 	_Atomic bool damaged;	    /* of a sealed one: something else came than was sent there */
 	/* How often a peer ended with the object's data, and of how many soda_sync has told. */
 	_Atomic uint32_t unwritten, told;
-	_Atomic int unsent_error;   /* why the last chunk that failed could not be written back */
-	_Atomic uint32_t unsent;    /* how many could not; counted after unsent_error is set */
-	_Atomic bool keeps;	    /* the server refuses DISCARDs of the object */
-	_Atomic bool stale;	    /* DISCARD has left old content of ZERO chunks on the server */
+	_Atomic int unsent_error; /* why the last chunk that failed could not be written back */
+	_Atomic uint32_t unsent;  /* how many could not; counted after unsent_error is set */
+	_Atomic bool keeps;	  /* the server refuses DISCARDs of the object */
+	_Atomic bool stale;	  /* DISCARD has left old content of ZERO chunks on the server */
 
 	/* Do stores to a chunk go to few of its pages?  See pages/protect.h. */
 	_Atomic uint32_t sparse_score;
