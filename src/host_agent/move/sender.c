@@ -953,6 +953,7 @@ static int take_stripe(struct soda_sender *s, struct soda_sending *op, const str
 		relay(op->copy_k, op);
 		op->used = false;
 		s->used--;
+		s->put_back++;
 		return -EAGAIN;
 	}
 	if (!op->copy && soda_stripe_read(r, op->id, op->stripe)) {
@@ -1189,19 +1190,24 @@ static int send_relayed(struct soda_sender *s, const struct relayed *in, bool po
 	return 0;
 }
 
-/* What waits in the relay of the sender's server. How many; the connection's error. */
+/*
+ * What waits in the relay of the sender's server.  How many, without those that wait there again as
+ * there is no place for their parity: the caller would try that for as long as there is none.  Or
+ * the connection's error.
+ */
 static int send_all_relayed(struct soda_sender *s)
 {
 	struct relayed in[SODA_SENDER_BATCH];
 	int n = take_relayed(s->server, in, s->max - s->used), err = 0;
 
+	s->put_back = 0;
 	for (int i = 0; i < n; i++) {
 		int ret = send_relayed(s, &in[i], !err);
 
 		atomic_fetch_sub(&relayed_n, 1);
 		err = err ? err : ret;
 	}
-	return err ? err : n;
+	return err ? err : n - (int)s->put_back;
 }
 
 void soda_sender_reroute(struct soda_sender *s)

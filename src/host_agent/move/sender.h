@@ -80,6 +80,7 @@ struct soda_sender {
 	struct soda_conn *conn;	  /* depth: max * SODA_SENDER_PARTS_MAX or more */
 	struct soda_sending *ops; /* max of them, zeroed; max: SODA_SENDER_BATCH or fewer */
 	uint32_t max, used;
+	uint32_t put_back;	      /* chunks, by the last batch, for which there was no place */
 	uint32_t gone[SODA_DROP_MAX]; /* chunks to be dropped: BUSY, acknowledged */
 	int gone_n;
 };

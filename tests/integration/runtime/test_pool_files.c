@@ -806,20 +806,13 @@ int main(void)
 {
 	const char *patience = getenv("SODA_TEST_PATIENCE");
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_agent_killed),
-		cmocka_unit_test(test_cached),
-		cmocka_unit_test(test_other_content),
-		cmocka_unit_test(test_changed_there),
-		cmocka_unit_test(test_nobody_else),
-		cmocka_unit_test(test_writable),
-		cmocka_unit_test(test_away),
-		cmocka_unit_test(test_drained),
-		cmocka_unit_test(test_sealed),
-		cmocka_unit_test(test_sealed_by_agent),
-		cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_both_started_anew),
+		cmocka_unit_test(test_killed),	      cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_agent_killed),  cmocka_unit_test(test_cached),
+		cmocka_unit_test(test_other_content), cmocka_unit_test(test_changed_there),
+		cmocka_unit_test(test_nobody_else),   cmocka_unit_test(test_writable),
+		cmocka_unit_test(test_away),	      cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_sealed),	      cmocka_unit_test(test_sealed_by_agent),
+		cmocka_unit_test(test_shared),	      cmocka_unit_test(test_both_started_anew),
 		cmocka_unit_test(test_by_seed),
 	};
 
