@@ -134,15 +134,21 @@ static void sync_beside(void *arg, unsigned thread)
 static void child_syncs_twice(const void *arg)
 {
 	struct object o = struck_object(15000, 0);
+	uint64_t *file = soda_alloc_file("synced", 4 * CHUNK, SODA_WRITABLE | SODA_CREATE, NULL);
 
+	CHECK(file, "%s", soda_last_error());
+	file[0] = 1;
+	file[2 * CHUNK_WORDS] = 2; /* which the server alone has, in its memory */
+	CHECK_EQ(soda_advise(&file[2 * CHUNK_WORDS], CHUNK, SODA_COLD), 0);
 	turn_pass();
 	CHECK(turn_await(), "the parent is gone"); /* the server is halted */
 	turn_pass();
-	run_threads(SYNCING, sync_beside, o.words);
+	run_threads(SYNCING, sync_beside, file);
 	for (int i = 0; i < SYNCING; i++)
 		CHECK_EQ(told[i], -EIO);
-	CHECK_EQ(soda_sync(o.words, CHUNK), 0); /* and who comes later is not */
-	check_touch(&o.words[o.remote * CHUNK_WORDS], SIGBUS, 0, 1);
+	CHECK_EQ(soda_sync(file, CHUNK), 0); /* and who comes later is not */
+	check_touch(&file[2 * CHUNK_WORDS], SIGBUS, 0, 1);
+	CHECK_EQ(file[0], 1);
 	check_resident(&o);
 }
 
@@ -154,7 +160,7 @@ static void lose_what_is_synced(const void *arg)
 	turn_pass();
 	if (!turn_await())
 		return;
-	sleep_ms(500);
+	sleep_ms(1500);
 	world_kill(&struck_world);
 	world_restart(&struck_world);
 }

@@ -346,13 +346,13 @@ static bool was_there(const struct sim_object *o, size_t cell, const struct know
 }
 
 /*
- * -EIO is said once for what an object has lost.  One that is abandoned cannot be written at all,
- * and any soda_sync at the time may say so.
+ * -EIO is said once for what an object has lost, and to all who began before.  One that is
+ * abandoned cannot be written at all, and any soda_sync at the time may say so.
  */
 static void check_refusal(struct sim_object *o, int err, uint64_t began)
 {
-	if (err == -EIO &&
-	    (o->told_ns <= last_loss() || sim_seal_was_changed() || sim_host_spoiled(o->base))) {
+	if (err == -EIO && (o->told_ns <= last_loss() || began <= o->told_ns ||
+			    sim_seal_was_changed() || sim_host_spoiled(o->base))) {
 		o->told_ns = sim_now();
 		return;
 	}
