@@ -53,19 +53,34 @@ static void test_killed(void **state)
 	json_decref(out);
 }
 
-/* Through an agent, to which the program sends what it stores once. */
+/*
+ * Bytes that the program sends an agent for a dirty byte: of up to ten short runs the first below
+ * `most`, else the last.  Where others have the processors the agent has let a part of what it
+ * keeps go before it is asked for that.
+ */
+static double sent_to_agent(const char *redundancy, double most)
+{
+	double sent = most;
+
+	for (int i = 0; i < 10 && sent >= most; i++) {
+		const json_t *in;
+		json_t *out;
+
+		RUN(SMALL, "--redundancy", redundancy, "--pattern", "rmw", "--agent");
+		out = answer();
+		in = only_run(out);
+		assert_true(json_is_true(json_object_get(in, "agent")));
+		positive(in, "host_bytes_per_dirty_byte");
+		sent = json_real_value(json_object_get(in, "host_bytes_per_dirty_byte"));
+		json_decref(out);
+	}
+	return sent;
+}
+
+/* Through an agent, to which the program sends what it stores once; without one it is twice. */
 static void test_agent(void **state)
 {
-	const json_t *in;
-	json_t *out;
-
-	RUN(SMALL, "--redundancy", "mirror:2", "--pattern", "rmw", "--agent");
-	out = answer();
-	in = only_run(out);
-	assert_true(json_is_true(json_object_get(in, "agent")));
-	positive(in, "host_bytes_per_dirty_byte");
-	assert_true(json_real_value(json_object_get(in, "host_bytes_per_dirty_byte")) < 1.7);
-	json_decref(out);
+	assert_true(sent_to_agent("mirror:2", 1.3) < 1.3);
 }
 
 #ifdef SODA_HAVE_ISAL
@@ -85,25 +100,10 @@ static void test_coded(void **state)
 	json_decref(out);
 }
 
-/*
- * Through an agent a chunk travels once, and no parity does; without one it is 1.2.  Where others
- * have the processors the agent has let a part of the pieces go before it is asked for parity.
- */
+/* A chunk travels once, and no parity does; without an agent it is 1.2. */
 static void test_coded_by_the_agent(void **state)
 {
-	double sent = 2;
-
-	for (int i = 0; i < 10 && sent >= 1.15; i++) {
-		json_t *out;
-
-		RUN("--json", "--size", "24M", "--time", "200ms", "--rounds", "1", "--servers", "3",
-		    "--redundancy", "ec:2+1", "--pattern", "rmw", "--agent");
-		out = answer();
-		sent = json_real_value(json_object_get(only_run(out), "host_bytes_per_dirty_byte"));
-		assert_true(sent > 0);
-		json_decref(out);
-	}
-	assert_true(sent < 1.15);
+	assert_true(sent_to_agent("ec:2+1", 1.15) < 1.15);
 }
 #endif
 
