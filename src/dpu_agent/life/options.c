@@ -114,9 +114,8 @@ static const struct soda_option options[] = {
 	  AT(seal_key_file),
 	  .arg = "FILE",
 	  .help = "The key of the files that programs write through this agent with --seal, of "
-		  "soda seal key: sealed at rest in the server's directory, as by "
-		  "SODA_SEAL_KEY_FILE "
-		  "of a program. Those that were sealed with it are opened, READ_ONLY, too." },
+		  "soda seal key: they are sealed at rest in the server's directory, as a program "
+		  "does with SODA_SEAL_KEY_FILE. Files that were sealed with it can be read." },
 	{ .name = "seal-state",
 	  .env = ENV "SEAL_STATE",
 	  .type = SODA_OPT_STRING,

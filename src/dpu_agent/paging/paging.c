@@ -221,42 +221,26 @@ static void let_go(struct soda_session *s, struct soda_paging_region *r)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* None of its WRITEs is posted until set_closing(). */
-static int commit_held(struct soda_session *s, struct soda_paging_region *r,
-		       const struct iovec *body, struct soda_why *why)
-{
-	int ret = await_region(s, r, NOT_SENT);
-	bool any = false;
-
-	if (ret == 0)
-		ret = soda_sealed_files_write(s, r, &any, why);
-	if (ret == 0 && any)
-		ret = soda_upstream_call(s, SODA_MSG_SYNC, body, 1, why);
-	if (ret == 0 && any)
-		soda_sealed_files_committed(r);
-	return ret;
-}
-
-/* A commit (sealed_files.h) of what is on the server. body: the region's id. */
-static int commit(struct soda_session *s, struct soda_paging_region *r, const struct iovec *body,
-		  struct soda_why *why)
+/* A commit (sealed_files.h) of what is on the server. */
+static int commit(struct soda_session *s, struct soda_paging_region *r, struct soda_why *why)
 {
 	int ret = seize(s, r);
 
 	if (ret < 0)
 		return ret;
 	set_closing(s, r, true);
-	ret = commit_held(s, r, body, why);
+	ret = await_region(s, r, NOT_SENT);
+	if (ret == 0)
+		ret = soda_sealed_files_commit(s, r, why);
 	set_closing(s, r, false);
 	let_go(s, r);
 	return ret;
 }
 
 /* The region is closed whatever becomes of the commit, unless the connection was lost. */
-static int commit_last(struct soda_session *s, struct soda_paging_region *r,
-		       const struct iovec *body, struct soda_why *why)
+static int commit_last(struct soda_session *s, struct soda_paging_region *r, struct soda_why *why)
 {
-	int ret = commit(s, r, body, why);
+	int ret = commit(s, r, why);
 
 	if (ret == 0 || soda_call_lost(ret))
 		return ret;
@@ -282,7 +266,7 @@ static int close_upstream(struct soda_session *s, struct soda_paging_region *r,
 		set_closing(s, r, true);
 	ret = await_region(s, r, file ? WRITTEN : NOT_SENT);
 	if (ret == 0 && soda_sealed_files_commits(r))
-		ret = commit_last(s, r, body, why);
+		ret = commit_last(s, r, why);
 	if (ret == 0)
 		ret = soda_upstream_call(s, SODA_MSG_CLOSE, body, 1, why);
 	if (ret == -EINVAL) /* the server has none: the answer of an earlier CLOSE was lost */
@@ -341,7 +325,7 @@ static int sync_region(struct soda_session *s, struct soda_paging_region *r,
 	}
 	if (!(r->flags & SODA_WIRE_WRITABLE)) /* no file: that the server has the data is enough */
 		return 0;
-	return soda_sealed_files_commits(r) ? commit(s, r, body, why)
+	return soda_sealed_files_commits(r) ? commit(s, r, why)
 					    : soda_upstream_call(s, SODA_MSG_SYNC, body, 1, why);
 }
 
@@ -1031,15 +1015,13 @@ static void commit_files(struct soda_session *s)
 	struct soda_why why = { "" };
 
 	for (unsigned id = 0; id < p->regions_end; id++) {
-		uint8_t text[2] = { (uint8_t)id, (uint8_t)(id >> 8) };
-		struct iovec body = { text, sizeof(text) };
 		struct soda_paging_region *r = hold_region(s, (uint16_t)id, &why);
 		int ret;
 
 		if (!r)
 			continue;
 		why.text[0] = 0;
-		ret = soda_sealed_files_commits(r) ? commit(s, r, &body, &why) : 0;
+		ret = soda_sealed_files_commits(r) ? commit(s, r, &why) : 0;
 		unhold_region(s, r);
 		if (ret < 0)
 			soda_log_error("client %016llx has left, and a file of it keeps what was "

@@ -41,10 +41,9 @@ struct soda_paging_region {
 	struct soda_region_cache cache;
 	struct soda_node_member member; /* in the node's store; changed with session->lock */
 	struct soda_node_object *_Atomic object; /* the same's, for requests */
-	bool closing;	 /* a CLOSE or a commit is under way: its WRITEs are not posted */
-	bool committing; /* sealed_files.h: a thread is, or discards a part */
-	unsigned
-		placing; /* threads of place.c that write to it; they wait while it is committing */
+	bool closing;	  /* a CLOSE or a commit is under way: its WRITEs are not posted */
+	bool committing;  /* sealed_files.h: a thread is, or discards a part */
+	unsigned placing; /* threads of place.c that write to it, and wait while it is committing */
 	int lost; /* error of acknowledged WRITEs that the server refused, until a SYNC reports it
 		   */
 };

@@ -63,15 +63,11 @@ static struct soda_transfer next_piece(struct part *p)
 	return t;
 }
 
-struct soda_channel *soda_sealed_files_channel(struct soda_session *s)
-{
-	return &soda_pager(s)->channels[soda_paging(s)->channels + 1];
-}
-
 /* 0, or the server's error; -ECONNRESET: the connection was lost. */
 static int move(struct part p)
 {
-	struct soda_channel *c = soda_sealed_files_channel(p.session);
+	struct soda_channel *c =
+		&soda_pager(p.session)->channels[soda_paging(p.session)->channels + 1];
 	struct soda_transfer t[WINDOW];
 	int ret = 0;
 
@@ -138,14 +134,20 @@ static int read_table(struct soda_session *s, struct soda_paging_region *r, cons
 	return ret ? say(why, ret, err.text) : 0;
 }
 
+/* header becomes its own, of zeros, which the next agent begins with. */
 static int make_table(struct soda_session *s, const struct soda_paging_region *r, uint64_t bytes,
-		      struct soda_sealed_file *f_p, struct soda_why *why)
+		      uint8_t *header, struct soda_sealed_file *f_p, struct soda_why *why)
 {
 	int ret;
 
 	if (!(r->flags & SODA_WIRE_WRITABLE))
 		return say(why, -EINVAL, "it was never committed");
 	ret = soda_sealed_file_make(&soda_paging(s)->sealer.file_key, bytes, f_p);
+	if (ret)
+		return say(why, ret, "");
+	ret = soda_sealed_file_commit(f_p, header);
+	if (ret)
+		soda_sealed_file_end(f_p);
 	return ret ? say(why, ret, "") : 0;
 }
 
@@ -171,18 +173,8 @@ static void set_size(struct soda_paging_region *r, const struct soda_sealed_layo
 /* A new file is one of zeros from now on, whatever becomes of its program. */
 static int commit_new(struct soda_session *s, struct soda_paging_region *r, struct soda_why *why)
 {
-	uint8_t id[2] = { (uint8_t)r->mr.region_id, (uint8_t)(r->mr.region_id >> 8) };
-	struct iovec body = { id, sizeof(id) };
-	bool any;
-	int ret;
-
 	memset(r->sealing->changed, 1, r->sealing->file->layout.table_pages);
-	ret = soda_sealed_files_write(s, r, &any, why);
-	if (!ret)
-		ret = soda_upstream_call(s, SODA_MSG_SYNC, &body, 1, why);
-	if (!ret)
-		soda_sealed_files_committed(r);
-	return ret;
+	return soda_sealed_files_commit(s, r, why);
 }
 
 static int begin(struct soda_session *s, struct soda_paging_region *r, struct soda_sealed_file *f,
@@ -213,7 +205,7 @@ int soda_sealed_files_open(struct soda_session *s, struct soda_paging_region *r,
 	if (ret)
 		return say(why, ret, "");
 	made = soda_sealed_kind(header) == SODA_SEALED_MAKING;
-	ret = made ? make_table(s, r, asked, &f, why) : read_table(s, r, header, &f, why);
+	ret = made ? make_table(s, r, asked, header, &f, why) : read_table(s, r, header, &f, why);
 	if (ret)
 		return ret;
 	has = f.header.bytes;
@@ -339,41 +331,52 @@ static int write_header(struct soda_session *s, struct soda_paging_region *r)
 	return write_part(s, r, 0, header, sizeof(header));
 }
 
-int soda_sealed_files_write(struct soda_session *s, struct soda_paging_region *r, bool *any_p,
-			    struct soda_why *why)
+/* To the server's memory, with the header. *any_p: something has changed since the last commit. */
+static int write_table(struct soda_session *s, struct soda_paging_region *r, bool *any_p)
 {
-	uint64_t pages, end = 0;
+	uint64_t pages = r->sealing->file->layout.table_pages, end = 0;
 	int ret = 0;
 
-	*any_p = false;
-	if (!r->sealing->file)
-		return say(why, -EIO,
-			   "its keys are lost with the agent before this one (--seal-state keeps "
-			   "them): it is not written any more, and keeps what was committed last");
-	pages = r->sealing->file->layout.table_pages;
 	for (uint64_t i = 0; i < pages && !ret; i = end + (end == i)) {
 		ret = write_run(s, r, i, &end);
 		*any_p = *any_p || end > i;
 	}
-	if (!ret && *any_p)
-		ret = write_header(s, r);
+	return ret || !*any_p ? ret : write_header(s, r);
+}
+
+static void note_committed(struct soda_sealing *s)
+{
+	pthread_mutex_lock(&s->lock);
+	memset(s->changed, 0, s->file->layout.table_pages);
+	pthread_mutex_unlock(&s->lock);
+	s->confirmed = s->file->header.commits;
+}
+
+int soda_sealed_files_commit(struct soda_session *s, struct soda_paging_region *r,
+			     struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->mr.region_id, (uint8_t)(r->mr.region_id >> 8) };
+	struct iovec body = { id, sizeof(id) };
+	bool any = false;
+	int ret;
+
+	if (!r->sealing->file)
+		return say(why, -EIO,
+			   "its keys are lost with the agent before this one (--seal-state keeps "
+			   "them): it is not written any more, and keeps what was committed last");
+	ret = write_table(s, r, &any);
 	if (ret == -EBUSY)
 		return say(why, ret,
 			   "its program has not written again yet what was under way when the "
 			   "agent, or its connection, was lost");
 	if (ret == -EIO)
 		return say(why, ret,
-			   "the server has refused a part of it: it is not written any more, and "
-			   "keeps what was committed last");
-	return ret ? say(why, ret, "") : 0;
-}
-
-void soda_sealed_files_committed(struct soda_paging_region *r)
-{
-	struct soda_sealing *s = r->sealing;
-
-	pthread_mutex_lock(&s->lock);
-	memset(s->changed, 0, s->file->layout.table_pages);
-	pthread_mutex_unlock(&s->lock);
-	s->confirmed = s->file->header.commits;
+			   "the server has refused a part of it: it keeps what was committed last "
+			   "until its program has written that again");
+	if (ret || !any)
+		return ret ? say(why, ret, "") : 0;
+	ret = soda_upstream_call(s, SODA_MSG_SYNC, &body, 1, why);
+	if (!ret)
+		note_committed(r->sealing);
+	return ret;
 }

@@ -23,9 +23,6 @@
 
 struct soda_paging_region;
 
-/* The number of that channel; of a pager of an agent that seals files. */
-struct soda_channel *soda_sealed_files_channel(struct soda_session *s);
-
 /*
  * What the server is asked for, instead of what the program asks for, if the agent seals the file.
  * 0; -EINVAL: its size.
@@ -51,14 +48,11 @@ void soda_sealed_files_learn(struct soda_session *s);
 /* Whether SYNC is a commit. */
 bool soda_sealed_files_commits(const struct soda_paging_region *r);
 /*
- * Bring table and header to the server's memory; the region is closing, and its WRITEs are not
- * under way.  *any_p: there is something to commit, by SYNC.  0; -EIO: it cannot be committed any
- * more; -EBUSY: the program has to write something again first; -ECONNRESET and other errors of
- * the connection.
+ * A commit, if anything has changed; the region is closing, and its WRITEs are not under way.  0;
+ * -EIO: what the server has of it is not known, or the keys are gone; -EBUSY: the program has to
+ * write something again first; -ECONNRESET, and errors of a call.
  */
-int soda_sealed_files_write(struct soda_session *s, struct soda_paging_region *r, bool *any_p,
-			    struct soda_why *why);
-/* SYNC has succeeded. */
-void soda_sealed_files_committed(struct soda_paging_region *r);
+int soda_sealed_files_commit(struct soda_session *s, struct soda_paging_region *r,
+			     struct soda_why *why);
 
 #endif

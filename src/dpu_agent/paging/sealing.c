@@ -23,7 +23,7 @@
 
 #define MAGIC 0x536f64615365616cull
 
-enum { PAGE = 4096, FORMAT = 3, NAME = 40, AWAIT_MS = 5000 };
+enum { PAGE = 4096, FORMAT = 2, NAME = 40, AWAIT_MS = 5000 };
 enum { PER_PAGE = PAGE / sizeof(struct soda_sealing_block) };
 
 /* The directory */
@@ -571,7 +571,7 @@ static int take_file(struct soda_sealing *s, struct soda_sealed_file *f)
 {
 	uint64_t bytes = f->layout.table_pages * PAGE;
 
-	s->file = malloc(sizeof(*s->file));
+	s->file = calloc(1, sizeof(*s->file));
 	s->changed = calloc(1, f->layout.table_pages);
 	if (!s->file || !s->changed)
 		return -ENOMEM;

@@ -63,8 +63,7 @@ struct soda_sealer {
 	struct soda_sealing *live; /* that sessions have, or are about to */
 	/* of clients that were connected, and may come back; the oldest first */
 	struct soda_sealing *parked, **parked_end;
-	/* files that were open when the server, or their program, was lost: none may be older now
-	 */
+	/* files that were open when their server, or program, was lost: none may be older now */
 	struct soda_sealing_seen {
 		uint8_t salt[SODA_SEALED_SALT];
 		uint64_t commits; /* 0: no file */

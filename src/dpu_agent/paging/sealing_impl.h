@@ -29,7 +29,10 @@ struct soda_sealing_head {
 	_Atomic uint64_t versions;     /* that were drawn: each by one encryption */
 	uint8_t key[SODA_KEY_BYTES];
 	uint64_t cipher; /* an agent that finds another one faster goes on with this one */
-	/* of a file: of this open; the number of the last commit that was begun */
+	/*
+	 * Of a file: of this open; the number of the last commit that was begun.  An agent that
+	 * knows no files has left zeros here.
+	 */
 	uint64_t file, commits;
 	uint8_t salt[SODA_SEALED_OPEN_SALT];
 };

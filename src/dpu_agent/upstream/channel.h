@@ -35,8 +35,7 @@ struct soda_transfer {
 	struct soda_write *writes; /* WRITEs, in their order on the write list */
 	unsigned tasks_n;	   /* how many of either */
 	uint64_t offset;
-	uint64_t
-		base; /* of the region, where the client's begins on the server; set to be posted */
+	uint64_t base; /* where the client's region begins in the server's; set as it is posted */
 	uint32_t bytes;
 	bool write;
 	bool raw; /* of a sealed file: its own parts, as they lie there */

@@ -538,10 +538,13 @@ static void test_changed_blocks(void **state)
 static void child_outlives(const void *arg)
 {
 	bool kept = arg;
-	char *data, *read;
+	char *data, *read, *made;
 	size_t had = 0;
 
 	begin(false);
+	made = open_checked("made", BYTES, SODA_WRITABLE | SODA_CREATE);
+	fill(made, 1);
+	CHECK_EQ(soda_sync(made, BYTES), 0);
 	data = open_checked("file", 0, SODA_WRITABLE);
 	read = open_checked("other", 0, SODA_READ_ONLY);
 	fill(data, 1);
@@ -561,8 +564,11 @@ static void child_outlives(const void *arg)
 		fill(data, 3);
 		CHECK_EQ(soda_sync(data, BYTES), 0);
 		check_filled(data, 3);
+		check_filled(made, 1);
+		CHECK_EQ(soda_sync(made, BYTES), 0);
 		soda_free(data);
 		soda_free(read);
+		soda_free(made);
 	} else {
 		CHECK_EQ(soda_sync(data, BYTES), -EIO);
 		_exit(0);
