@@ -149,19 +149,6 @@ static void check_bytes(bool *journal_p)
 	close(fd);
 }
 
-static void write_key(const char *dir)
-{
-	char text[128];
-	int fd, n;
-
-	snprintf(key, sizeof(key), "%s.key", dir);
-	fd = open(key, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	assert_true(fd >= 0);
-	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", 7);
-	assert_int_equal(write(fd, text, (size_t)n), n);
-	close(fd);
-}
-
 /* The next agent finds the keys of the one that is killed. */
 static int set_up(void **state)
 {
@@ -169,7 +156,8 @@ static int set_up(void **state)
 
 	snprintf(state_dir, sizeof(state_dir), "/dev/shm/soda-sealed-XXXXXX");
 	assert_non_null(mkdtemp(state_dir));
-	write_key(state_dir);
+	snprintf(key, sizeof(key), "%s.key", state_dir);
+	write_seal_key(key, 7);
 	if (agent_seals) {
 		snprintf(options, sizeof(options), "--seal --seal-key-file=%s --seal-state=%s", key,
 			 state_dir);

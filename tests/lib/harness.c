@@ -167,3 +167,33 @@ void sleep_ms(unsigned ms)
 
 	nanosleep(&t, NULL);
 }
+
+enum { TEXT = 16, TEXT_PAGE = 4096 };
+
+static void text_at(size_t at, const char *mark, uint64_t round, char out[TEXT])
+{
+	const uint64_t other[2] = { at, round };
+
+	memcpy(out, at / TEXT_PAGE % 2 && round ? (const void *)other : mark, TEXT);
+}
+
+void fill_text(char *data, size_t bytes, const char mark[TEXT], uint64_t round)
+{
+	char text[TEXT];
+
+	for (size_t i = 0; i < bytes; i += TEXT) {
+		text_at(i, mark, round, text);
+		memcpy(data + i, text, bytes - i < TEXT ? bytes - i : TEXT);
+	}
+}
+
+void check_text(const char *data, size_t bytes, const char mark[TEXT], uint64_t round)
+{
+	char text[TEXT];
+
+	for (size_t i = 0; i < bytes; i += TEXT) {
+		text_at(i, mark, round, text);
+		CHECK(!memcmp(data + i, text, bytes - i < TEXT ? bytes - i : TEXT),
+		      "byte %zu is not of round %llu", i, (unsigned long long)round);
+	}
+}

@@ -126,4 +126,11 @@ size_t smaps_mapped(pid_t pid, const char *name);
 /* Anonymous memory of the whole process. */
 size_t smaps_anonymous(pid_t pid);
 
+/*
+ * Text of a round, to be found again and told from another round's: each 16 bytes are the mark, but
+ * in odd pages, where `round` is not 0, their offset and the round.
+ */
+void fill_text(char *data, size_t bytes, const char mark[16], uint64_t round);
+void check_text(const char *data, size_t bytes, const char mark[16], uint64_t round);
+
 #endif

@@ -320,3 +320,12 @@ int world_run(const char *name, struct world *w, bool noisy, const struct CMUnit
 	shared_noisy = noisy;
 	return _cmocka_run_group_tests(name, tests, n, open_shared, close_shared);
 }
+
+void write_seal_key(const char *path, unsigned number)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_true(dprintf(fd, "[seal]\nkey = %064u\n", number) > 0);
+	close(fd);
+}

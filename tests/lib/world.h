@@ -104,4 +104,7 @@ void world_write_file(struct world *w, const char *name, const void *data, size_
 /* Its content; exactly that many bytes. The caller frees it. */
 char *world_read_file(struct world *w, const char *name, size_t bytes);
 
+/* A key file for sealed files; each number's key is another one. */
+void write_seal_key(const char *path, unsigned number);
+
 #endif

@@ -34,17 +34,10 @@ static struct world world;
 static const char mark[MEMORY_MARK] = "fifteen letters";
 static char state_dir[64], keys[2][100];
 
-static void write_key(int which)
+static void write_key(unsigned which)
 {
-	char text[128];
-	int fd, n;
-
-	snprintf(keys[which], sizeof(keys[which]), "%s.key%d", state_dir, which);
-	fd = open(keys[which], O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	assert_true(fd >= 0);
-	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", which + 1);
-	assert_int_equal(write(fd, text, (size_t)n), n);
-	close(fd);
+	snprintf(keys[which], sizeof(keys[which]), "%s.key%u", state_dir, which);
+	write_seal_key(keys[which], which + 1);
 }
 
 /* The options of the agent, for the next one that starts. */
@@ -131,27 +124,14 @@ static void expect_refusal(const char *name, size_t bytes, unsigned flags, const
 	CHECK(strstr(soda_last_error(), word), "%s", soda_last_error());
 }
 
-/* Each 16 bytes are the mark; of an odd block, when `round` is odd, a number instead. */
 static void fill(char *data, unsigned round)
 {
-	for (size_t i = 0; i < BYTES; i += 16) {
-		size_t n = BYTES - i < 16 ? BYTES - i : 16;
-		uint64_t other[2] = { i, round };
-
-		memcpy(data + i, i / PAGE % 2 && round ? (const void *)other : mark, n);
-	}
+	fill_text(data, BYTES, mark, round);
 }
 
 static void check_filled(const char *data, unsigned round)
 {
-	for (size_t i = 0; i < BYTES; i += 16) {
-		size_t n = BYTES - i < 16 ? BYTES - i : 16;
-		uint64_t other[2] = { i, round };
-
-		CHECK(!memcmp(data + i, i / PAGE % 2 && round ? (const void *)other : mark, n),
-		      "byte %zu of round %u is of %llu", i, round,
-		      (unsigned long long)((const uint64_t *)(data + i))[1]);
-	}
+	check_text(data, BYTES, mark, round);
 }
 
 static void child_makes(const void *arg)

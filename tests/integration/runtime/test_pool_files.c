@@ -525,15 +525,8 @@ static bool agent_seals; /* and no program has the key */
 
 static void write_key(void)
 {
-	char text[128];
-	int fd, n;
-
 	snprintf(key_path, sizeof(key_path), "/tmp/soda-pool-files-%d.key", (int)getpid());
-	fd = open(key_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	assert_true(fd >= 0);
-	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", 1);
-	assert_int_equal(write(fd, text, (size_t)n), n);
-	close(fd);
+	write_seal_key(key_path, 1);
 }
 
 static void start_sealed(void)

@@ -27,17 +27,10 @@ static struct world world;
 static const char mark[16] = "fifteen letters";
 static char keys[2][100]; /* paths */
 
-static void write_key(int which)
+static void write_key(unsigned which)
 {
-	char text[128];
-	int fd, n;
-
-	snprintf(keys[which], sizeof(keys[which]), "%s/key%d", world.dir, which);
-	fd = open(keys[which], O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	assert_true(fd >= 0);
-	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", which + 1);
-	assert_int_equal(write(fd, text, (size_t)n), n);
-	close(fd);
+	snprintf(keys[which], sizeof(keys[which]), "%s/key%u", world.dir, which);
+	write_seal_key(keys[which], which + 1);
 }
 
 /* A program as the case wants it. */
@@ -88,27 +81,14 @@ static size_t count_marks(const char *data, size_t bytes)
 	return n;
 }
 
-/* Each 16 bytes are the mark; of an odd block, when `round` is odd, a number instead. */
 static void fill(char *data, unsigned round)
 {
-	for (size_t i = 0; i < BYTES; i += 16) {
-		size_t n = BYTES - i < 16 ? BYTES - i : 16;
-		uint64_t other[2] = { i, round };
-
-		memcpy(data + i, i / PAGE % 2 && round ? (const void *)other : mark, n);
-	}
+	fill_text(data, BYTES, mark, round);
 }
 
 static void check_filled(const char *data, unsigned round)
 {
-	for (size_t i = 0; i < BYTES; i += 16) {
-		size_t n = BYTES - i < 16 ? BYTES - i : 16;
-		uint64_t other[2] = { i, round };
-
-		CHECK(!memcmp(data + i, i / PAGE % 2 && round ? (const void *)other : mark, n),
-		      "byte %zu of round %u is of %llu", i, round,
-		      (unsigned long long)((const uint64_t *)(data + i))[1]);
-	}
+	check_text(data, BYTES, mark, round);
 }
 
 static void child_makes(const void *arg)
