@@ -337,12 +337,18 @@ static bool was_there(const struct sim_object *o, size_t cell, const struct know
 		      unsigned rebuilt)
 {
 	struct sim_places places = sim_host_places(sim_cell_at(o, cell));
-	enum sim_process p = places.copy[0].server;
 
-	if (plan.mirrored)
+	if (plan.mirrored && places.n > places.pieces)
 		return rebuilt == sim_history.rebuilt;
-	return places.n && same(&before[p].server, &all_known[p].server) &&
-	       sim_server(p)->knows(before[p].server.instance, before[p].server.client);
+	for (unsigned i = 0; i < places.n; i++) { /* several: of a stripe without parity */
+		enum sim_process p = places.copy[i].server;
+		const struct sim_welcomed *met = &before[p].server;
+
+		if (!same(met, &all_known[p].server) ||
+		    !sim_server(p)->knows(met->instance, met->client))
+			return false;
+	}
+	return places.n;
 }
 
 /*

@@ -5,7 +5,9 @@
  *
  * Writing back: a unit's dirty byte is cleared before its data are read, so that a later WRITE sets
  * the byte again.  After a failure, also of fdatasync, all bytes that this sync has cleared are set
- * again, because the kernel may have dropped the data.
+ * again, because the kernel may have dropped the data.  The first sync of a file that was loaded
+ * asks for the disk although nothing is dirty: a server before this one may have ended between its
+ * write and its fdatasync, and what was loaded then is only in the kernel's page cache.
  */
 #include "mem_server/files/files.h"
 
@@ -744,23 +746,44 @@ static void end_journal(struct soda_file *file)
 		soda_log_warning("a sealed file keeps its journal: %s", soda_strerror(r));
 }
 
-static int write_back(struct sync *sync, struct soda_why *why)
+static int write_dirty(struct sync *sync)
 {
 	const struct soda_file_io io = { .fd = sync->file->fd,
 					 .write = true,
 					 .memory = sync->file->memory.map,
 					 .next = next_dirty,
 					 .arg = sync };
+	int r = sync->file->sealed ? write_journal(sync) : 0;
+
+	return r ? r : soda_file_io_run(&io);
+}
+
+/*
+ * The kernel gives up what it could not bring to the disk, and says so once.  Of a file that is not
+ * settled that may be data which were there when it was loaded: all of it is written again.
+ */
+static int settle(struct sync *sync)
+{
+	int r = fdatasync(sync->file->fd) ? -errno : 0;
+
+	if (r && !sync->file->settled)
+		memset(sync->taken, 1, sync->units);
+	if (!r)
+		sync->file->settled = true;
+	return r;
+}
+
+static int write_back(struct sync *sync, struct soda_why *why)
+{
+	bool any = take_dirty(sync) > 0;
 	int r;
 
-	if (!take_dirty(sync))
+	if (!any && sync->file->settled)
 		return 0;
-	r = sync->file->sealed ? write_journal(sync) : 0;
+	r = any ? write_dirty(sync) : 0;
 	if (!r)
-		r = soda_file_io_run(&io);
-	if (!r && fdatasync(sync->file->fd))
-		r = -errno;
-	if (!r && sync->file->sealed)
+		r = settle(sync);
+	if (!r && any && sync->file->sealed)
 		end_journal(sync->file);
 	if (!r) {
 		soda_count_add(SODA_COUNT_bytes_synced, sync->bytes);

@@ -82,6 +82,7 @@ struct soda_file {
 	bool sealed;		   /* wire/sealed_file.h; constant */
 	bool made;		   /* likewise, a new one; constant */
 	bool journal;		   /* the file has one, and may be half changed; sync_lock */
+	bool settled;		   /* what was loaded is on the disk, not only cached; sync_lock */
 	int fd;			   /* to write a WRITABLE file back; else -1 */
 	pthread_mutex_t sync_lock; /* held by a sync, one at a time; taken before the files' lock */
 };

@@ -235,6 +235,35 @@ static void check_failing_sync(void **state)
 	soda_file_io_plain_only = false;
 }
 
+/*
+ * What a server before this one wrote, and did not bring to the disk: the first sync does, with
+ * nothing dirty.  Where that fails the kernel has given it up, and all of it is written again.  A
+ * pipe stands for the disk that fails.
+ */
+static void check_first_sync(void **state)
+{
+	struct soda_file *file;
+	uint64_t synced;
+	int good, pipes[2];
+
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(open_file("big", 0, SODA_WRITABLE, &file), 0);
+	good = file->fd;
+	file->fd = pipes[1];
+	assert_int_equal(soda_file_sync(file, &why), -EINVAL);
+	file->fd = good;
+	synced = soda_count_get(SODA_COUNT_bytes_synced);
+	assert_int_equal(soda_file_sync(file, &why), 0);
+	assert_int_equal(soda_count_get(SODA_COUNT_bytes_synced), synced + BIG_BYTES);
+	file->fd = pipes[1];
+	assert_int_equal(soda_file_sync(file, &why), 0); /* nothing to do */
+	file->fd = good;
+	soda_files_close(&files, file, &account);
+	close(pipes[0]);
+	close(pipes[1]);
+	check_big_load(state);
+}
+
 /* Every unit dirty: more writes than the queue is deep, and not a byte behind the end. */
 static void check_big_sync(void **state)
 {
@@ -603,6 +632,7 @@ int main(void)
 		cmocka_unit_test(check_joined_loads),
 		cmocka_unit_test(check_ids),
 		cmocka_unit_test(check_failing_sync),
+		cmocka_unit_test(check_first_sync),
 		cmocka_unit_test(check_big_sync),
 		cmocka_unit_test(check_unknown_list),
 		cmocka_unit_test(check_no_device_is_opened),
