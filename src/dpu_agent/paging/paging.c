@@ -706,7 +706,7 @@ static int say_members(struct soda_session *s, struct soda_reply *reply)
 
 	if (!servers->pool)
 		return 0;
-	soda_dpu_servers_list(servers, s->server, &members);
+	soda_dpu_servers_list(servers, soda_session_place(s), &members);
 	soda_members_list(&members, (char *)reply->body);
 	reply->bytes = strlen((char *)reply->body);
 	return 0;
@@ -822,9 +822,21 @@ int soda_paging_token(struct soda_session *s, const void *body, size_t bytes,
 	return ret;
 }
 
+/* Without pages one may ask which servers there are, and nothing else. */
+static bool tool_may(enum soda_msg type, const void *body, size_t bytes)
+{
+	struct soda_wire_tell tell;
+
+	return type == SODA_MSG_POOL && soda_wire_get_tell(body, bytes, &tell) == 0 &&
+	       tell.ask == SODA_WIRE_POOL_MEMBERS;
+}
+
 static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
 		size_t bytes, bool shares, struct soda_reply *reply)
 {
+	if (s->tool && !tool_may(type, body, bytes))
+		return soda_services_refuse(reply, -EPROTO,
+					    "paging: this client has said that it has no pages");
 	switch (type) {
 	case SODA_MSG_OPEN:
 		return open_region(s, body, bytes, reply);
@@ -1200,6 +1212,7 @@ static const struct soda_agent_service service = {
 	.name = "paging",
 	.first = SODA_MSG_OPEN,
 	.last = SODA_MSG_OK - 1,
+	.tools = true,
 	.state_bytes = sizeof(struct soda_pager),
 	.created = created,
 	.connected = connected,

@@ -443,13 +443,28 @@ void soda_upstream_init(struct soda_session *s)
 {
 	soda_server_init(&soda_pager(s)->server, soda_session_server(s), SODA_CONNECT_MS, &hooks,
 			 s);
-	soda_server_identify(&soda_pager(s)->server, s->server->identity);
+	soda_server_identify(&soda_pager(s)->server, soda_session_place(s)->identity);
+}
+
+/* The client may have found the server at another address. */
+static void follow(struct soda_session *s)
+{
+	struct soda_server *server = &soda_pager(s)->server;
+	const struct soda_dpu_server *place = soda_session_place(s);
+
+	if (!strcmp(server->address, place->address))
+		return;
+	soda_log_info("client %016llx: %s is to be found at %s from now on",
+		      (unsigned long long)s->id, server->address, place->address);
+	soda_server_identify(server, place->identity);
+	soda_server_move(server, place->address);
 }
 
 static int connect_as(struct soda_session *s, enum soda_server_as as, struct soda_why *why)
 {
 	int ret;
 
+	follow(s);
 	choose_epoch(s);
 	ret = soda_server_attempt(&soda_pager(s)->server, as, why);
 	if (ret < 0)

@@ -240,7 +240,7 @@ static bool process_ended(const struct soda_peer_info *info)
 
 bool soda_session_awaits(struct soda_session *s)
 {
-	const struct soda_identity *own = s->server->identity;
+	const struct soda_identity *own = soda_session_place(s)->identity;
 	bool awaits;
 
 	if ((!s->tenant && !(own && own->proves)) || s->tool || process_ended(&s->info))
@@ -437,27 +437,82 @@ static int take_over(struct soda_session *s, const struct soda_wire_hello *hello
 	return ret;
 }
 
+/* Its user is the caller then. */
+static int take_server(struct soda_sessions *all, const struct soda_wire_hello *hello,
+		       struct soda_dpu_server **server_p, struct soda_why *why)
+{
+	*server_p = soda_dpu_servers_take(&all->servers, soda_wire_member_tag(hello));
+	if (*server_p)
+		return 0;
+	refuse(why, all->opt->registered
+			    ? "this agent's pool has no such member: it is not registered"
+			    : "this agent's pool (--server) has no such member: start it "
+			      "with the servers that its programs use");
+	return -EINVAL;
+}
+
+/*
+ * A client that comes back means the server that its session is for, and names none where it has
+ * not learned yet that there are several; or it has found it at another address.  *to_p: that one,
+ * taken; NULL: it has not moved.
+ */
+static int find_moved(struct soda_session *s, const struct soda_wire_hello *hello,
+		      struct soda_dpu_server **to_p, struct soda_why *why)
+{
+	uint16_t tag = soda_wire_member_tag(hello);
+
+	*to_p = NULL;
+	if (!tag || tag == soda_session_place(s)->tag)
+		return 0;
+	return take_server(s->all, hello, to_p, why);
+}
+
+/*
+ * The session begins anew with what this HELLO says.  False: a newer one has come.  to: as of
+ * find_moved(); it is the session's, or is put back.
+ */
+static bool begin_again(struct soda_session *s, const struct soda_wire_hello *hello,
+			struct soda_dpu_server *to)
+{
+	bool ours, up;
+
+	pthread_mutex_lock(&s->lock);
+	ours = s->epoch == hello->epoch;
+	if (ours && to)
+		s->up = false;
+	up = s->up;
+	pthread_mutex_unlock(&s->lock);
+	if (ours && !up)
+		soda_services_broken(s);
+	if (ours && to)
+		soda_session_move(s, to);
+	else if (to)
+		soda_dpu_servers_put(&s->all->servers, to);
+	return ours;
+}
+
 /* HELLO of a client that has a session: its older connections are closed first. */
 static int hello_again(struct soda_session *s, struct soda_peer *peer,
 		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		       struct soda_wire_welcome *welcome, struct soda_why *why)
 {
+	struct soda_dpu_server *to;
 	uint32_t max_data = welcome->max_data;
-	bool up;
-	int ret = take_over(s, hello, why);
+	int ret = find_moved(s, hello, &to, why);
 
 	if (ret < 0)
 		return ret;
+	ret = take_over(s, hello, why);
+	if (ret < 0) {
+		if (to)
+			soda_dpu_servers_put(&s->all->servers, to);
+		return ret;
+	}
 	pthread_mutex_lock(&s->life);
-	pthread_mutex_lock(&s->lock);
-	up = s->up;
-	if (s->epoch != hello->epoch) {
+	if (!begin_again(s, hello, to)) {
 		refuse(why, "overtaken by a newer connection of this client");
 		ret = -ESTALE;
 	}
-	pthread_mutex_unlock(&s->lock);
-	if (ret == 0 && !up)
-		soda_services_broken(s);
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	if (ret == 0)
 		ret = soda_services_connected(s, hello, info, welcome, why);
@@ -472,36 +527,16 @@ static int hello_again(struct soda_session *s, struct soda_peer *peer,
 	return ret;
 }
 
-/*
- * A client that comes back means the server that its session is for; it names none where it has
- * not learned yet that there are several.
- */
-static int check_member(const struct soda_session *s, const struct soda_wire_hello *hello,
-			struct soda_why *why)
-{
-	uint16_t tag = soda_wire_member_tag(hello);
-
-	if (!tag || tag == s->server->tag)
-		return 0;
-	refuse(why, "this client's session is for another member of the pool");
-	return -EINVAL;
-}
-
 /* A session with the server that the HELLO means. A tool means none. */
 static int create(struct soda_sessions *all, const struct soda_wire_hello *hello,
 		  const struct soda_peer_info *info, struct soda_session **s_p,
 		  struct soda_why *why)
 {
-	struct soda_dpu_server *server =
-		soda_dpu_servers_take(&all->servers, soda_wire_member_tag(hello));
+	struct soda_dpu_server *server;
+	int ret = take_server(all, hello, &server, why);
 
-	if (!server) {
-		refuse(why, all->opt->registered
-				    ? "this agent's pool has no such member: it is not registered"
-				    : "this agent's pool (--server) has no such member: start it "
-				      "with the servers that its programs use");
-		return -EINVAL;
-	}
+	if (ret < 0)
+		return ret;
 	*s_p = soda_session_create(all, server, info);
 	if (!*s_p)
 		soda_dpu_servers_put(&all->servers, server);
@@ -565,8 +600,6 @@ static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 		s = soda_session_find(all, hello->client_id);
 	if (s) {
 		ret = prove_client(s, hello, info, why);
-		if (ret == 0)
-			ret = check_member(s, hello, why);
 		again = ret == 0;
 		if (again)
 			ret = hello_again(s, peer, hello, info, welcome, why);

@@ -24,7 +24,10 @@
 #include "dpu_agent/session/services.h"
 #include "transport/api/service.h"
 
-enum { SODA_SESSION_PEERS = 256 }; /* connections of one client */
+enum {
+	SODA_SESSION_PEERS = 256, /* connections of one client */
+	SODA_SESSION_MOVES = 4,	  /* of a server, whose address another thread may still print */
+};
 
 /* One connection of the client. */
 struct soda_session_peer {
@@ -42,7 +45,14 @@ struct soda_session {
 	_Atomic uint32_t refs;
 	uint64_t id, secret; /* set before it is in the table */
 	bool tool;	     /* a client without pages: statistics, and services that serve such */
-	struct soda_dpu_server *server; /* that it is for; it is one of its users */
+	/*
+	 * That it is for; it is one of its users.  With `life`, and while it is not up, it becomes
+	 * another one, where the client has found the server at another address: those before stay
+	 * in use, because other threads print their addresses.
+	 */
+	_Atomic(struct soda_dpu_server *) server;
+	struct soda_dpu_server *before[SODA_SESSION_MOVES];
+	unsigned moves; /* guarded by `life` */
 	struct soda_peer_info info;
 	struct soda_tenant *tenant; /* whose client it is; NULL: the agent is open */
 
@@ -141,10 +151,15 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
 bool soda_session_ends_locked(const struct soda_session *s, const struct soda_peer *peer);
 /* The agent's number as the client is told it. */
 uint32_t soda_session_agent_locked(const struct soda_session *s);
-/* The address of the memory server that the session is for. */
+/* The memory server that the session is for... */
+static inline struct soda_dpu_server *soda_session_place(const struct soda_session *s)
+{
+	return atomic_load_explicit(&s->server, memory_order_acquire);
+}
+/* ...and its address. */
 static inline const char *soda_session_server(const struct soda_session *s)
 {
-	return s->server->address;
+	return soda_session_place(s)->address;
 }
 /*
  * Whether the client is told that a WRITE is done only when the server has it.  A client in front
@@ -166,6 +181,11 @@ void soda_session_break(struct soda_session *s, int err);
  */
 struct soda_session *soda_session_create(struct soda_sessions *all, struct soda_dpu_server *server,
 					 const struct soda_peer_info *info);
+/*
+ * From now on the session is for that server, whose user it becomes in the caller's place: the same
+ * one at another address.  s->life is held, and s is not up.
+ */
+void soda_session_move(struct soda_session *s, struct soda_dpu_server *server);
 /* Give a reference back; the last one frees the session. The caller holds no lock. */
 void soda_session_put(struct soda_session *s);
 static inline void soda_session_ref(struct soda_session *s)

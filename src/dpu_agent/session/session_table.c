@@ -19,7 +19,7 @@ struct soda_session *soda_session_create(struct soda_sessions *all, struct soda_
 	if (!s)
 		return NULL;
 	s->all = all;
-	s->server = server;
+	atomic_init(&s->server, server);
 	s->info = *info;
 	s->info.proved = NULL; /* the transport's, until its welcome */
 	if (info->proved) {
@@ -39,12 +39,23 @@ struct soda_session *soda_session_create(struct soda_sessions *all, struct soda_
 	return NULL;
 }
 
+void soda_session_move(struct soda_session *s, struct soda_dpu_server *server)
+{
+	struct soda_dpu_server **at = &s->before[s->moves++ % SODA_SESSION_MOVES];
+
+	if (*at)
+		soda_dpu_servers_put(&s->all->servers, *at);
+	*at = atomic_exchange(&s->server, server);
+}
+
 void soda_session_put(struct soda_session *s)
 {
 	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	soda_services_destroyed(s);
-	soda_dpu_servers_put(&s->all->servers, s->server);
+	soda_dpu_servers_put(&s->all->servers, soda_session_place(s));
+	for (unsigned i = 0; i < SODA_SESSION_MOVES && s->before[i]; i++)
+		soda_dpu_servers_put(&s->all->servers, s->before[i]);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->life);

@@ -35,8 +35,8 @@ struct soda_link {
 	bool asks_nothing; /* the server does not know SODA_MSG_POOL; the keeper's, and so next */
 	uint64_t asked_ns; /* when it was asked last */
 	uint32_t pairs;	   /* of data channels */
-	/* Where the keeper is to look for the server, which is away: set with api_lock, while
-	   `moves` is false, which is made true then; the keeper makes it false again. */
+	/* Where the keeper is to look for the server, which is away: set by soda_servers_moved(),
+	   while `moves` is false, which is made true then; the keeper makes it false again. */
 	char moves_to[SODA_ADDRESS_MAX + 1];
 	_Atomic bool moves;
 	/* Who we are to the server that was met last, and a secret that shows it. */

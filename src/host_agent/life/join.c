@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "client/call.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
@@ -68,13 +69,10 @@ static bool runs(void)
 	return atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING;
 }
 
-/* False: the runtime has ended. */
-static bool try_one(const char *address, bool by_agent)
+/* With api_lock. False: the runtime has ended. */
+static bool join_one(const char *address, bool by_agent, int *ret_p, struct soda_why *why)
 {
-	struct failed *before = failed_before(address);
-	struct soda_why why = { "" };
 	bool still;
-	int ret = 0;
 
 	while (!soda_lock_try(&soda_agent.api_lock)) {
 		if (!runs())
@@ -83,8 +81,22 @@ static bool try_one(const char *address, bool by_agent)
 	}
 	still = runs();
 	if (still)
-		ret = soda_servers_join(address, by_agent, &why);
+		*ret_p = soda_servers_join(address, by_agent, why);
 	soda_lock_release(&soda_agent.api_lock);
+	return still;
+}
+
+/*
+ * One that has moved is found without api_lock: who has it may wait for that server.  False: the
+ * runtime has ended.
+ */
+static bool try_one(const char *address, bool by_agent)
+{
+	struct failed *before = failed_before(address);
+	struct soda_why why = { "" };
+	int ret = soda_servers_moved(address, &why);
+	bool still = ret || join_one(address, by_agent, &ret, &why);
+
 	if (ret && ret != -EALREADY)
 		note(address, &why);
 	else if (before)
@@ -124,6 +136,32 @@ static void *join_named(void *arg)
 	return NULL;
 }
 
+/* By a connection of its own: the program has none to a server of the agent's. */
+static int ask_anew(struct soda_members *members_p)
+{
+	char text[SODA_MEMBERS_TEXT_MAX + 1];
+	struct soda_wire_welcome w;
+	struct soda_conn *conn;
+	struct soda_why ignored;
+	int ret = soda_conn_join_as(soda_agent.agent, soda_agent.identities[0], SODA_JOIN_MS, &conn,
+				    &w, &ignored);
+
+	if (ret)
+		return ret;
+	ret = soda_call_members(conn, text, sizeof(text), SODA_JOIN_MS, &ignored);
+	soda_conn_leave(conn, SODA_JOIN_MS);
+	return ret ? ret : soda_members_parse(text, members_p, &ignored);
+}
+
+static void *ask_and_join(void *arg)
+{
+	soda_thread_internal();
+	if (!ask_anew(&join.members))
+		try_all(&join.members, true);
+	atomic_store(&join.busy, false);
+	return NULL;
+}
+
 static bool any_wanted(void)
 {
 	for (uint32_t i = 0; i < join.members.n; i++)
@@ -135,12 +173,13 @@ static bool any_wanted(void)
 /* With `busy`, which stays taken for the thread that has begun; false: there is none. */
 static bool begin_joining(struct soda_link *link)
 {
+	bool up = soda_server_up(&link->server);
 	pthread_t thread;
 	int ret;
 
-	if (soda_member_ask_list(link, &join.members) || !any_wanted())
+	if (up && (soda_member_ask_list(link, &join.members) || !any_wanted()))
 		return false;
-	ret = soda_helper_start(&thread, "soda-join", join_named, NULL);
+	ret = soda_helper_start(&thread, "soda-join", up ? join_named : ask_and_join, NULL);
 	if (!ret)
 		pthread_detach(thread);
 	else
@@ -150,11 +189,20 @@ static bool begin_joining(struct soda_link *link)
 	return !ret;
 }
 
+/* Another one's keeper asks. */
+static bool any_up(void)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (soda_server_up(&soda_agent.links[i].server))
+			return true;
+	return false;
+}
+
 void soda_servers_look(struct soda_link *link)
 {
 	uint64_t now, asked;
 
-	if (!soda_agent.agent[0])
+	if (!soda_agent.agent[0] || (!soda_server_up(&link->server) && any_up()))
 		return;
 	now = soda_now_ns();
 	asked = atomic_load(&join.asked_ns);

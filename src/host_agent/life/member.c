@@ -268,9 +268,7 @@ int soda_member_ask_list(struct soda_link *link, struct soda_members *members_p)
 /* Where a server is addressed, which may be behind an agent, as text within JSON. */
 static const char *address_of(const struct soda_link *link, char out[SODA_ADDRESS_MAX + 1])
 {
-	snprintf(out, SODA_ADDRESS_MAX + 1, "%s",
-		 soda_agent.agent[0] ? soda_agent.behind.address[link->index]
-				     : link->server.address);
+	snprintf(out, SODA_ADDRESS_MAX + 1, "%s", link->server.address);
 	for (char *c = out; *c; c++)
 		if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
 			*c = '?';

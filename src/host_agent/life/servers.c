@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -13,19 +14,24 @@
 #include "pool/pool.h"
 
 /* With a private server, of which nobody else knows, there is none. */
-static int load_identity(uint32_t i, const char *address, struct soda_why *why)
+static int load(const char *address, struct soda_identity **identity_p, struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
 	struct soda_conf_error err = { "" };
-	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, address,
-				     &soda_agent.identities[i], &err);
+	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, address, identity_p,
+				     &err);
 
 	if (!ret)
 		ret = soda_identity_encrypt(s->tls, s->certificates, s->server_name, address,
-					    &soda_agent.identities[i], &err);
+					    identity_p, &err);
 	if (ret)
 		snprintf(why->text, sizeof(why->text), "%s", err.text);
 	return ret;
+}
+
+static int load_identity(uint32_t i, const char *address, struct soda_why *why)
+{
+	return load(address, &soda_agent.identities[i], why);
 }
 
 /* What only one server can give is refused where there are n. */
@@ -275,32 +281,56 @@ static bool any_away(void)
 	return false;
 }
 
+/* A server behind the agent, which goes there for a client with chunks alone. */
+static int meet_behind(const char *address, const struct soda_identity *identity,
+		       struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
+{
+	uint8_t key[SODA_KEY_BYTES]; /* of a client that ends at once */
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
+					       .timeout_ms = SODA_JOIN_MS,
+					       .identity = identity,
+					       .client_key = key };
+	const struct soda_wire_hello hello = {
+		.epoch = 1,
+		.uid = getuid(),
+		.gid = getgid(),
+		.pid = (uint32_t)getpid(),
+		.chunk_bytes = (uint32_t)soda_chunk_bytes(),
+		.features = (uint32_t)soda_members_hash(address) << SODA_FEATURE_MEMBER_SHIFT,
+	};
+
+	return soda_conn_connect(soda_agent.agent, &hello, &opt, conn_p, w, why);
+}
+
 /* Which instance of a server answers at the address. As soda_session_open(). */
 static int probe(const char *address, uint64_t *instance_p, struct soda_why *why)
 {
-	uint32_t at = soda_members();
+	bool behind = soda_agent.agent[0];
+	struct soda_identity *identity = NULL;
 	struct soda_wire_welcome w;
 	struct soda_conn *conn;
-	int ret = load_identity(at, address, why);
+	int ret = load(behind ? soda_agent.agent : address, &identity, why);
 
 	if (!ret)
-		ret = soda_conn_join_as(address, soda_agent.identities[at], SODA_JOIN_MS, &conn, &w,
-					why);
-	soda_identity_free(soda_agent.identities[at]);
-	soda_agent.identities[at] = NULL;
+		ret = behind ? meet_behind(address, identity, &conn, &w, why)
+			     : soda_conn_join_as(address, identity, SODA_JOIN_MS, &conn, &w, why);
 	if (ret)
-		return ret;
+		goto out;
 	soda_conn_leave(conn, SODA_JOIN_MS);
 	*instance_p = w.instance_id;
-	return 0;
+out:
+	soda_identity_free(identity);
+	return ret;
 }
 
-/* -EALREADY: a server that is away is there, and its keeper has been told; 0: none is. */
-static int find_moved(const char *address, struct soda_why *why)
+int soda_servers_moved(const char *address, struct soda_why *why)
 {
 	uint64_t instance;
-	int ret = probe(address, &instance, why);
+	int ret;
 
+	if (!any_away())
+		return 0;
+	ret = probe(address, &instance, why);
 	for (uint32_t i = 0; !ret && i < soda_members(); i++) {
 		struct soda_link *link = &soda_agent.links[i];
 
@@ -316,6 +346,16 @@ static int find_moved(const char *address, struct soda_why *why)
 	return ret;
 }
 
+/* Its tag is as an agent has it for one that it was told of; the agent proves itself as before. */
+static void follow_behind(struct soda_link *link)
+{
+	soda_log_info("%s is to be found at %s from now on", link->server.address, link->moves_to);
+	soda_server_behind(&link->server, soda_agent.agent, link->moves_to,
+			   soda_members_hash(link->moves_to));
+	soda_server_hurry(&link->server);
+	atomic_store(&link->moves, false);
+}
+
 void soda_servers_follow(struct soda_link *link)
 {
 	struct soda_identity *before = soda_agent.identities[link->index];
@@ -323,6 +363,10 @@ void soda_servers_follow(struct soda_link *link)
 
 	if (!atomic_load(&link->moves))
 		return;
+	if (soda_agent.agent[0]) {
+		follow_behind(link);
+		return;
+	}
 	soda_agent.identities[link->index] = NULL;
 	if (load_identity(link->index, link->moves_to, &why)) {
 		soda_log_error("%s is to be found at %s, and cannot be used there: %s",
@@ -352,12 +396,8 @@ static void name_behind(const char *address)
 int soda_servers_join(const char *address, bool by_agent, struct soda_why *why)
 {
 	struct soda_link *link = &soda_agent.links[soda_members()];
-	int ret = soda_servers_has(address) ? -EALREADY : 0;
+	int ret = soda_servers_has(address) ? -EALREADY : check_room(by_agent, why);
 
-	if (!ret && !soda_agent.agent[0] && soda_members() < SODA_MEMBERS_MAX && any_away())
-		ret = find_moved(address, why);
-	if (!ret)
-		ret = check_room(by_agent, why);
 	if (ret)
 		return ret;
 	ret = make_room(why);

@@ -19,9 +19,7 @@
  */
 int soda_servers_start(struct soda_why *why);
 /*
- * Use this server, too: from now on slabs are placed there.  Where a server is away, and is the one
- * that answers at this address, the same instance of it, it is used at this address from now on.
- * With api_lock, while the runtime runs;
+ * Use this server, too: from now on slabs are placed there.  With api_lock, while the runtime runs;
  * waits for the server, at most SODA_JOIN_MS for each connection.  by_agent: the DPU agent before
  * the program's pool has named it, and leads to it.  0; -EALREADY: it is one of them;
  * -ENOTSUP: the program is one that works with a single server (check_pool()), or its servers are
@@ -32,19 +30,28 @@ int soda_servers_start(struct soda_why *why);
  */
 int soda_servers_join(const char *address, bool by_agent, struct soda_why *why);
 /*
- * join.c: soda_servers_join() of those that are no servers of the program yet, each with api_lock.
+ * Where a server of the program's is away, and is the one that answers at this address, behind an
+ * agent by way of that, the same instance of it, its keeper is told: it is used at this address
+ * from now on.  0: none is; -EALREADY: it is so; errors of soda_session_open(), with *why.  Waits
+ * for the server, at most SODA_JOIN_MS for a connection.  One thread at a time, without a lock.
+ */
+int soda_servers_moved(const char *address, struct soda_why *why);
+/*
+ * join.c: soda_servers_moved(), and then soda_servers_join() with api_lock, of those that are no
+ * servers of the program yet.
  * One that cannot be used is tried again SODA_JOIN_AGAIN_MS later, and the log says so once.
  * Waits for other threads that do this. False: the runtime has ended.
  */
 bool soda_servers_join_all(const struct soda_members *m);
 /*
- * join.c: for the keeper of a server that is UP.  Behind an agent: ask it, if it is time, which
- * servers its pool has, and let a thread join those that are new.
+ * join.c: for the keeper of a server, which is UP or not.  Behind an agent: ask it, if it is time,
+ * which servers its pool has, and let a thread join those that are new.  While none is UP, which
+ * may have moved, all of them, the thread asks.
  */
 void soda_servers_look(struct soda_link *link);
 /* Whether the program has a server at that address. Any thread. */
 bool soda_servers_has(const char *address);
-/* For the keeper of a server that is away: take over where it is, if soda_servers_join() found it.
+/* For the keeper of a server that is away: take over where it is, if soda_servers_moved() found it.
  */
 void soda_servers_follow(struct soda_link *link);
 

@@ -401,6 +401,7 @@ static void *keep(void *arg)
 			tend(link, t);
 		} else if (away_ns) {
 			give_up_copies(link, away_ns);
+			soda_servers_look(link);
 		}
 	}
 	return NULL;

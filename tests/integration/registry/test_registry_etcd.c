@@ -20,8 +20,11 @@
 #include <cmocka.h>
 
 #include "etcd_rig.h"
+#include "../run/way.h"
 #include "lib/proc.h"
+#include "registry/etcd.h"
 #include "registry/http.h"
+#include "registry/registry.h"
 
 #define SODA "tools/soda/soda"
 
@@ -253,6 +256,23 @@ static void work_end(struct work *w)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static void await_logged(const char *log, const char *words)
+{
+	char text[4096];
+
+	for (int i = 0; i < RIG_LOOKS; i++) {
+		int fd = open(log, O_RDONLY);
+		ssize_t n = read(fd, text, sizeof(text) - 1);
+
+		close(fd);
+		text[n < 0 ? 0 : n] = '\0';
+		if (strstr(text, words))
+			return;
+		usleep(RIG_LOOK_US);
+	}
+	fail_msg("'%s' is not in: %s", words, text);
+}
+
 /* Servers come and go */
 
 static void test_come_and_go(void **state)
@@ -452,6 +472,77 @@ static void test_agent(void **state)
 	end_server(&agent);
 }
 
+/* The value of a key of that pool, as a server with that address would write it. */
+static void register_as(const char *name, uint64_t instance, const char *address)
+{
+	struct soda_registry_member m = { .instance = instance,
+					  .capacity = 64 << 20,
+					  .free_bytes = 64 << 20 };
+	struct soda_registry_name pool_name;
+	struct soda_why why;
+	char key[SODA_REGISTRY_KEY], body[1024];
+	char *value, *key64, *value64;
+
+	snprintf(m.address, sizeof(m.address), "%s", address);
+	assert_int_equal(soda_registry_parse(pool(name), &pool_name, &why), 0);
+	soda_registry_key(&pool_name, instance, key);
+	value = soda_registry_encode(&m);
+	key64 = soda_base64_encode(key, strlen(key));
+	value64 = soda_base64_encode(value, strlen(value));
+	snprintf(body, sizeof(body), "{\"key\": \"%s\", \"value\": \"%s\"}", key64, value64);
+	rig_do(&rig, "kv/put", body);
+	free(value64);
+	free(key64);
+	free(value);
+}
+
+/*
+ * Servers whose addresses in etcd become others, one after the other, while a program runs behind
+ * the agent: they are found there, with what they have.
+ */
+static void test_agent_and_moves(void **state)
+{
+	enum { N = 2 };
+	struct server servers[N], agent;
+	char log[sizeof(dir) + 8];
+	struct work w;
+	pid_t ways[N];
+
+	for (int i = 0; i < N; i++) {
+		char address[WAY_ADDRESS];
+
+		assert_int_equal(SERVER_START(&servers[i], "--listen", "tcp://127.0.0.1:0",
+					      "--capacity", "64M", "--drain", "1s"),
+				 0);
+		ways[i] = way_begin(servers[i].address, address);
+		register_as("mv", 1 + (uint64_t)i, address);
+	}
+	begin_agent(&agent, "mv", "tcp://127.0.0.1:0");
+	snprintf(log, sizeof(log), "%s/log", dir);
+	w.way = "--dpu";
+	setenv("SODA_LOG", "info", 1);
+	work_begin_at(&w, agent.address, "16M", log);
+	unsetenv("SODA_LOG");
+	for (int i = 0; i < N; i++) {
+		work_goes_on(&w);
+		way_end(ways[i]);
+		register_as("mv", 1 + (uint64_t)i, servers[i].address);
+		work_goes_on(&w);
+		work_goes_on(&w);
+	}
+	for (int i = 0; i < N; i++) {
+		char words[192];
+
+		snprintf(words, sizeof(words), "is to be found at %s from now on",
+			 servers[i].address);
+		await_logged(log, words);
+	}
+	work_end(&w);
+	for (int i = 0; i < N; i++)
+		end_server(&servers[i]);
+	end_server(&agent);
+}
+
 /* With two copies, behind an agent: what is drained moves to a server that has come. */
 static void test_agent_and_drain(void **state)
 {
@@ -500,23 +591,6 @@ static void test_agent_refusals(void **state)
 	agent_refused((const char *const[]){ "--server", pool("gr"), "--store", "8M", NULL },
 		      "--store has what one server exports");
 	end_server(&server);
-}
-
-static void await_logged(const char *log, const char *words)
-{
-	char text[4096];
-
-	for (int i = 0; i < RIG_LOOKS; i++) {
-		int fd = open(log, O_RDONLY);
-		ssize_t n = read(fd, text, sizeof(text) - 1);
-
-		close(fd);
-		text[n < 0 ? 0 : n] = '\0';
-		if (strstr(text, words))
-			return;
-		usleep(RIG_LOOK_US);
-	}
-	fail_msg("'%s' is not in: %s", words, text);
 }
 
 /* A page buffer that is just enough for the servers that there are: others are not used. */
@@ -884,6 +958,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_join),
 		cmocka_unit_test(test_join_and_drain),
 		cmocka_unit_test(test_agent),
+		cmocka_unit_test(test_agent_and_moves),
 		cmocka_unit_test(test_agent_and_drain),
 		cmocka_unit_test(test_agent_refusals),
 		cmocka_unit_test(test_rebalance),

@@ -4,8 +4,6 @@
  * names one more, also to a program that began with one, or the new address of one that is away.
  */
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "lib/proc.h"
+#include "way.h"
 
 #define SODA "tools/soda/soda"
 
@@ -29,6 +27,7 @@ enum { WORK = 24 << 20, MORE = 3, PAGE = 4096, WAIT_LOOKS = 6000, LOOK_US = 1000
 
 static char dir[] = "/tmp/soda-test-run-pool-XXXXXX";
 static char self[512], file[64];
+static const char *option = "--server"; /* of `soda run`, before its servers */
 static struct program run;
 
 /* A program that works: this one, with the argument `work` */
@@ -97,7 +96,7 @@ static void forget(const char *name)
 static void become(const char *servers, pid_t parent)
 {
 	char soda[512], log[600];
-	const char *argv[] = { soda, "run", "--mem", "8M", "--server", servers,
+	const char *argv[] = { soda, "run", "--mem", "8M", option, servers,
 			       "--", self,  "work",  file, NULL };
 
 	snprintf(soda, sizeof(soda), "%s", build_path(SODA));
@@ -223,76 +222,6 @@ static void test_one_and_another(void **state)
 	stop_server(&second);
 }
 
-/* Bytes between a program and its server, until it is killed. */
-
-static uint16_t port_of(const char *address)
-{
-	return (uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10);
-}
-
-static void pass(int from, int to)
-{
-	static char bytes[1 << 16];
-	ssize_t n = read(from, bytes, sizeof(bytes)), done = 0, got;
-
-	if (n <= 0)
-		_exit(0);
-	while (done < n) {
-		got = write(to, bytes + done, (size_t)(n - done));
-		if (got <= 0)
-			_exit(0);
-		done += got;
-	}
-}
-
-static void pass_both(int a, uint16_t port)
-{
-	struct sockaddr_in to = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-				  .sin_port = htons(port) };
-	int b = socket(AF_INET, SOCK_STREAM, 0);
-	struct pollfd fds[2] = { { a, POLLIN, 0 }, { b, POLLIN, 0 } };
-
-	if (connect(b, (struct sockaddr *)&to, sizeof(to)))
-		_exit(0);
-	while (poll(fds, 2, -1) > 0) {
-		if (fds[0].revents)
-			pass(a, b);
-		if (fds[1].revents)
-			pass(b, a);
-	}
-	_exit(0);
-}
-
-/* A process, and one for each connection, of one process group. */
-static pid_t relay(uint16_t port, char address[64])
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t n = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM, 0), conn;
-	pid_t pid;
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(listen(fd, 64), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-	snprintf(address, 64, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
-	pid = fork();
-	if (pid) {
-		close(fd);
-		setpgid(pid, pid);
-		return pid;
-	}
-	setpgid(0, 0);
-	signal(SIGCHLD, SIG_IGN);
-	while ((conn = accept(fd, NULL, NULL)) >= 0) {
-		if (!fork())
-			pass_both(conn, port);
-		close(conn);
-	}
-	_exit(0);
-}
-
 /* The way to a server ends, and there is another one: nothing is lost. */
 static void test_moved(void **state)
 {
@@ -302,12 +231,11 @@ static void test_moved(void **state)
 
 	for (int i = 0; i < 2; i++)
 		start_server(&servers[i], "256M");
-	way = relay(port_of(servers[0].address), address);
+	way = way_begin(servers[0].address, address);
 	snprintf(list, sizeof(list), "%s,%s", address, servers[1].address);
 	pid = begin(list);
 	goes_on();
-	kill(-way, SIGKILL);
-	waitpid(way, NULL, 0);
+	way_end(way);
 	usleep(500000);
 	add(servers[0].address, 0, "are told");
 	goes_on();
@@ -315,6 +243,63 @@ static void test_moved(void **state)
 	end(pid, "is to be found at");
 	for (int i = 0; i < 2; i++)
 		stop_server(&servers[i]);
+}
+
+static void start_agent(struct server *agent, const char *listen, const char *const list[2])
+{
+	char servers[256];
+	const char *args[] = { "--server", servers, "--listen", listen, NULL };
+
+	snprintf(servers, sizeof(servers), "%s,%s", list[0], list[1]);
+	assert_int_equal(agent_start(agent, args), 0);
+}
+
+/*
+ * The agent in front of the pool, and the ways to the first n of two servers, end.  The next agent
+ * has other ways to them: the program finds its servers there, with what they have.
+ */
+static void moves_behind(int n)
+{
+	struct server servers[2], agent;
+	char address[2][64], listen[128];
+	const char *before[2], *after[2];
+	pid_t ways[2], pid;
+
+	for (int i = 0; i < 2; i++) {
+		start_server(&servers[i], "256M");
+		before[i] = after[i] = servers[i].address;
+	}
+	for (int i = 0; i < n; i++) {
+		ways[i] = way_begin(servers[i].address, address[i]);
+		before[i] = address[i];
+	}
+	start_agent(&agent, "tcp://127.0.0.1:0", before);
+	snprintf(listen, sizeof(listen), "%s", agent.address);
+	option = "--dpu";
+	pid = begin(agent.address);
+	option = "--server";
+	goes_on();
+	for (int i = 0; i < n; i++)
+		way_end(ways[i]);
+	server_kill(&agent);
+	server_forget(&agent);
+	start_agent(&agent, listen, after);
+	goes_on();
+	goes_on();
+	end(pid, "is to be found at");
+	stop_server(&agent);
+	for (int i = 0; i < 2; i++)
+		stop_server(&servers[i]);
+}
+
+static void test_moved_behind_an_agent(void **state)
+{
+	moves_behind(1);
+}
+
+static void test_all_moved_behind_an_agent(void **state)
+{
+	moves_behind(2);
 }
 
 static void test_refused(void **state)
@@ -345,6 +330,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_and_another),
 		cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_moved_behind_an_agent),
+		cmocka_unit_test(test_all_moved_behind_an_agent),
 		cmocka_unit_test(test_refused),
 	};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
