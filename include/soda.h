@@ -182,6 +182,9 @@ struct soda_stats {
 	uint64_t seal_metadata_bytes; /* of metadata_bytes, their blocks' versions and tags */
 	uint64_t fault_max_ns;	      /* the longest fetching fault */
 	uint64_t copies_moved; /* parts of objects moved by a drain, or to balance the pool */
+	/* what bytes_written_back was sent for: dirty blocks, with erasure codes their chunks, once
+	   however many copies or pieces there are */
+	uint64_t bytes_cleaned;
 };
 
 /*

@@ -160,6 +160,7 @@ static PyObject *module_stats(PyObject *module, PyObject *none)
 		FIELD(seal_metadata_bytes),
 		FIELD(fault_max_ns),
 		FIELD(copies_moved),
+		FIELD(bytes_cleaned),
 	};
 	struct soda_stats st = { 0 };
 	PyObject *all = PyDict_New();

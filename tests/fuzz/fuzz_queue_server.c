@@ -9,6 +9,8 @@
  *     8    free a WRITE: which 8                         9  events_head 32, or all
  *     10   a claim: which 8, 8                           11 words of the head: which 8, 32
  *     12   the connection ends
+ *     13   a WRITE of data that were kept: which 8, slot 8, page 8, pages 8, flags 8, place 8,
+ *          how many bytes say which 8, and those, which go into the slot
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +24,7 @@
 #include "fuzz/fixtures/daemon.h"
 #include "fuzz/fuzz.h"
 #include "transport/shm/shm.h"
+#include "wire/field.h"
 
 enum { CHUNK = 16 << 10, PLACES = 16 };
 
@@ -53,7 +56,8 @@ static struct soda_queue_conn *begin(int sockets[2])
 	return c;
 }
 
-static void put_request(struct soda_queue *q, struct fuzz_input *in, bool write)
+static struct soda_queue_request *put_request(struct soda_queue *q, struct fuzz_input *in,
+					      bool write)
 {
 	struct soda_queue_request *e = &q->requests[fuzz_u8(in) & (q->n - 1)];
 	uint8_t page, place;
@@ -73,6 +77,18 @@ static void put_request(struct soda_queue *q, struct fuzz_input *in, bool write)
 					 .page_offset = page,
 					 .dest_addr = place ? (uintptr_t)places + place * CHUNK : 0,
 					 .size = size });
+	return e;
+}
+
+static void put_kept(struct soda_queue *q, struct fuzz_input *in)
+{
+	struct soda_queue_request *e = put_request(q, in, true);
+	uint8_t bytes = fuzz_u8(in);
+
+	e->imm |= SODA_WIRE_KEPT << 8;
+	soda_wire_put_u32(e->residency, bytes);
+	if (e->slot < q->n)
+		fuzz_take(in, soda_queue_slot(q, e->slot), bytes);
 }
 
 static void put_words(struct soda_queue *q, struct fuzz_input *in)
@@ -91,7 +107,7 @@ static bool step(struct soda_queue_conn *c, struct fuzz_input *in)
 	unsigned which;
 	int n;
 
-	switch (fuzz_u8(in) % 13) {
+	switch (fuzz_u8(in) % 14) {
 	case 0:
 	case 1:
 		put_request(q, in, false);
@@ -131,6 +147,9 @@ static bool step(struct soda_queue_conn *c, struct fuzz_input *in)
 		break;
 	case 11:
 		put_words(q, in);
+		break;
+	case 13:
+		put_kept(q, in);
 		break;
 	default:
 		return true;

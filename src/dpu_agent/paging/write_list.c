@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "dpu_agent/base/counters.h"
@@ -116,9 +117,11 @@ int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t
 
 void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes)
 {
-	if (!hold) /* its data lie in memory of the transport */
+	struct soda_hold *data = hold;
+
+	if (!data) /* its data lie in memory of the transport */
 		return;
-	soda_block_put(hold);
+	data->put(data);
 	pthread_mutex_lock(&s->lock);
 	reserved_locked(s, -(int64_t)bytes);
 	for (struct soda_session_peer *at = s->peers; at; at = at->next) {
@@ -138,8 +141,9 @@ static void write_put(struct soda_hold *hold)
 
 	if (atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	soda_writes_unreserve(w->session, w->rq->hold, w->bytes);
-	soda_request_free(w->rq);
+	soda_writes_unreserve(w->session, w->memory, w->bytes);
+	if (w->rq)
+		soda_request_free(w->rq);
 	free(w);
 }
 
@@ -193,7 +197,7 @@ struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t regi
 static struct soda_span part_of(struct soda_write *w, uint64_t from, uint64_t to)
 {
 	write_ref(w);
-	return (struct soda_span){ .memory = w->rq->data + (from - w->offset),
+	return (struct soda_span){ .memory = w->data + (from - w->offset),
 				   .hold = &w->hold,
 				   .offset = from,
 				   .bytes = (uint32_t)(to - from) };
@@ -388,11 +392,12 @@ static bool recall(struct soda_session *s, const struct soda_request *rq,
 	return found->write;
 }
 
-/* rq's data lie in the block, a reference of which is rq's now. */
-static void give_data(struct soda_session *s, struct soda_request *rq, uint8_t *data, void *block)
+/* rq's data lie in what the reference, which is rq's now, keeps alive. */
+static void give_data(struct soda_session *s, struct soda_request *rq, uint8_t *data,
+		      struct soda_hold *hold)
 {
 	rq->data = data;
-	rq->hold = block;
+	rq->hold = hold;
 	pthread_mutex_lock(&s->lock);
 	reserved_locked(s, rq->bytes);
 	pthread_mutex_unlock(&s->lock);
@@ -404,8 +409,8 @@ bool soda_writes_recall(struct soda_session *s, struct soda_request *rq)
 
 	if (!recall(s, rq, &rq->origin, true, &found))
 		return false;
-	soda_block_ref(found.write->rq->hold, 1);
-	give_data(s, rq, found.write->rq->data, found.write->rq->hold);
+	soda_block_ref((struct soda_block *)found.write->memory, 1);
+	give_data(s, rq, found.write->data, found.write->memory);
 	soda_count_add(SODA_COUNT_writes_recalled, 1);
 	soda_count_add(SODA_COUNT_writes_recalled_bytes, rq->bytes);
 	recalled_put(&found);
@@ -423,7 +428,7 @@ bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
 	if (!(s->all->agent & SODA_WIRE_AGENT_CODES)) /* nor are there tables to compute with */
 		return false;
 	while (n < code->data_n && recall(s, rq, &code->from[n], code->last, &found[n])) {
-		data[n] = found[n].write->rq->data;
+		data[n] = found[n].write->data;
 		n++;
 	}
 	if (n == code->data_n && has_room(s, rq->bytes))
@@ -431,7 +436,7 @@ bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
 	if (block) {
 		soda_erasure_encode_from(code->data_n, code->parity, rq->bytes, data,
 					 block->memory);
-		give_data(s, rq, block->memory, block);
+		give_data(s, rq, block->memory, &block->hold);
 		soda_count_add(SODA_COUNT_writes_encoded, 1);
 		soda_count_add(SODA_COUNT_writes_encoded_bytes, rq->bytes);
 	}
@@ -494,6 +499,8 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 				  .refs = 2, /* the list, and this function */
 				  .session = s,
 				  .rq = rq,
+				  .data = rq->data,
+				  .memory = rq->hold,
 				  .region = region,
 				  .offset = rq->offset,
 				  .bytes = rq->bytes,
@@ -529,7 +536,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 static bool adjacent(const struct soda_write *a, const struct soda_write *b)
 {
 	return b && a->region == b->region && a->offset + a->bytes == b->offset &&
-	       a->rq->data + a->bytes == b->rq->data;
+	       a->data + a->bytes == b->data;
 }
 
 bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_transfer *t)
@@ -544,7 +551,7 @@ bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_tra
 	t->region = w->region;
 	t->writes = w;
 	t->offset = w->offset;
-	t->memory = w->rq->data;
+	t->memory = w->data;
 	t->tasks_n = 1;
 	t->bytes = w->bytes;
 	w->posted = true;
@@ -633,11 +640,64 @@ static bool any_paused_locked(const struct soda_session *s)
 	return false;
 }
 
-void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n, int status)
+/* For data in memory that the transport needs back. NULL: there is no memory. */
+static struct soda_write *copy_to_keep(struct soda_session *s, const struct soda_write *w)
+{
+	struct soda_block *block = has_room(s, w->bytes) ? soda_block_get(w->bytes) : NULL;
+	struct soda_write *copy = block ? calloc(1, sizeof(*copy)) : NULL;
+
+	if (!copy) {
+		if (block)
+			soda_block_put(block);
+		return NULL;
+	}
+	memcpy(block->memory, w->data, w->bytes);
+	*copy = (struct soda_write){ .hold.put = write_put,
+				     .session = s,
+				     .data = block->memory,
+				     .memory = &block->hold,
+				     .offset = w->offset,
+				     .bytes = w->bytes,
+				     .region_id = w->region_id };
+	pthread_mutex_lock(&s->lock);
+	reserved_locked(s, copy->bytes);
+	pthread_mutex_unlock(&s->lock);
+	return copy;
+}
+
+/*
+ * Keep those, linked by `left`, whose client asks for it, as it does only where it awaits the
+ * answer: no later WRITE of the range has come.
+ */
+static void keep_all(struct soda_session *s, struct soda_write *first)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
+	struct soda_write *stale = NULL, *w, *it;
+
+	for (w = first; w; w = w->left) {
+		if (!w->rq->keep)
+			continue;
+		it = w->memory ? w : copy_to_keep(s, w);
+		pthread_mutex_lock(&s->lock);
+		/* who is paused waits for the memory of what lands, which so is not kept */
+		if (it && (it != w || !any_paused_locked(s)))
+			keep_locked(l, it);
+		pthread_mutex_unlock(&s->lock);
+	}
+	pthread_mutex_lock(&s->lock);
+	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
+		w = l->kept_first;
+		unkeep_locked(l, w);
+		w->next = stale;
+		stale = w;
+	}
+	pthread_mutex_unlock(&s->lock);
+	put_all(stale);
+}
+
+void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n, int status)
+{
 	struct ending gone = { .end = &gone.first };
-	struct soda_write *stale = NULL;
 	struct soda_task *again = NULL;
 
 	pthread_mutex_lock(&s->lock);
@@ -655,18 +715,9 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 		ending_add(&gone, w);
 		w = next;
 	}
-	/* who is paused waits for the memory of what lands, which so is not kept */
-	for (w = any_paused_locked(s) ? NULL : gone.first; w; w = w->left)
-		if (!status && w->rq->keep && w->rq->hold)
-			keep_locked(l, w);
-	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
-		w = l->kept_first;
-		unkeep_locked(l, w);
-		w->next = stale;
-		stale = w;
-	}
 	pthread_mutex_unlock(&s->lock);
-	put_all(stale);
+	if (!status)
+		keep_all(s, gone.first);
 	while ((w = gone.first)) {
 		gone.first = w->left;
 		if (!w->answered)

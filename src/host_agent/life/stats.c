@@ -87,6 +87,7 @@ static const struct {
 	COUNTER(prefetch_useless, PREFETCH_USELESS),
 	COUNTER(bytes_fetched, BYTES_FETCHED),
 	COUNTER(bytes_written_back, BYTES_WRITTEN),
+	COUNTER(bytes_cleaned, BYTES_CLEANED),
 	COUNTER(evicted_clean, EVICTED_CLEAN),
 	COUNTER(evicted_dirty, EVICTED_DIRTY),
 	COUNTER(evict_waits, EVICT_WAITS),

@@ -590,6 +590,15 @@ static uint32_t blocks_for(const struct soda_region *r, uint32_t k, const struct
 	return soda_stripe_blocks(r, soda_copy_piece(r, k), op->mask & ((1u << n) - 1));
 }
 
+/* Of the dirty blocks; with erasure codes, where parity is of all of it, of the chunk. */
+static uint64_t cleaned(const struct soda_region *r, const struct soda_sending *op)
+{
+	uint64_t dirty = (uint64_t)__builtin_popcount(op->mask) << soda_agent.block_shift;
+	uint64_t have = soda_region_chunk_bytes(r, op->id);
+
+	return r->pieces || dirty > have ? have : dirty;
+}
+
 /* To the next copy's server, or, where there is none, the chunk is done. */
 static void forward(struct soda_sender *s, struct soda_sending *op)
 {
@@ -601,10 +610,12 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 		op->done |= 1u << next;
 		next = soda_copies_next(r, op->done);
 	}
-	if (next < 0)
-		finish(s, op);
-	else
+	if (next >= 0) {
 		relay((uint32_t)next, op);
+		return;
+	}
+	soda_count(s->t, SODA_CNT_BYTES_CLEANED, cleaned(r, op));
+	finish(s, op);
 }
 
 /* A server has the chunk, or its copy there has become stale. */

@@ -18,6 +18,7 @@
 #include "transport/api/spin.h"
 #include "transport/shm/queue.h"
 #include "transport/shm/shm.h"
+#include "wire/field.h"
 
 enum { RECV_TIMEOUT_S = 1 }; /* of a blocking recv: spares a ppoll where the limit is longer */
 
@@ -44,6 +45,10 @@ struct request {
 	bool write, protect;
 	bool stored; /* READ: may be answered by SODA_QUEUE_STORED */
 	bool told;
+	bool keep;	     /* WRITE: the agent is asked to keep its data */
+	const uint8_t *code; /* WRITE of parity: of which data, instead of data */
+	uint32_t code_bytes; /* then; or of `origin`, in place of data; else 0 */
+	uint8_t origin[SODA_WIRE_ORIGIN_BYTES];
 	uint8_t where;			      /* enum soda_queue_where, of the answer */
 	struct soda_wire_residency residency; /* where told */
 };
@@ -85,6 +90,18 @@ static void release_reported(struct client *c)
 	}
 }
 
+/* Instead of data: which data are meant, that the agent has kept. */
+static void name_kept(struct request *r, const struct soda_post *p)
+{
+	r->code = p->code;
+	r->code_bytes = p->code_bytes;
+	if (!p->origin)
+		return;
+	soda_wire_put_origin(r->origin, p->origin);
+	r->code = NULL;
+	r->code_bytes = sizeof(r->origin);
+}
+
 static int client_post(struct soda_conn *conn, const struct soda_post *p)
 {
 	struct client *c = client(conn);
@@ -99,7 +116,10 @@ static int client_post(struct soda_conn *conn, const struct soda_post *p)
 						      .write = p->write,
 						      .protect = p->protect,
 						      .stored = p->stored,
+						      .keep = p->keep,
 						      .told = p->residency };
+	if (p->origin || p->code)
+		name_kept(request_at(c, c->posted), p);
 	if (p->residency)
 		request_at(c, c->posted)->residency = *p->residency;
 	c->posted++;
@@ -122,7 +142,8 @@ static void put_request(struct client *c, const struct request *r, bool polling)
 	struct soda_queue_request *e = &c->q.requests[c->sent & (c->q.n - 1)];
 	uint64_t page = r->offset / SODA_WIRE_PAGE;
 	uint32_t flags = (polling ? SODA_WIRE_POLLING : 0) | (r->protect ? SODA_QUEUE_PROTECT : 0) |
-			 (r->told ? SODA_WIRE_RESIDENCY : 0) | (r->stored ? SODA_WIRE_STORED : 0);
+			 (r->told ? SODA_WIRE_RESIDENCY : 0) | (r->stored ? SODA_WIRE_STORED : 0) |
+			 (r->keep ? SODA_WIRE_KEEP : 0) | (r->code_bytes ? SODA_WIRE_KEPT : 0);
 
 	e->imm = (r->write ? SODA_MSG_WRITE : SODA_MSG_READ) | flags << 8;
 	e->slot = r->slot;
@@ -137,6 +158,17 @@ static void put_request(struct client *c, const struct request *r, bool polling)
 								      .size = r->bytes });
 	if (r->told)
 		soda_wire_put_residency(e->residency, &r->residency);
+	if (r->code_bytes)
+		soda_wire_put_u32(e->residency, r->code_bytes);
+}
+
+/* What the slot of a WRITE gets. 0; -EFAULT: the data may not be read. */
+static int fill_slot(uint8_t *slot, const struct request *r)
+{
+	if (!r->code_bytes)
+		return soda_guard_copy(slot, r->data, r->bytes);
+	memcpy(slot, r->code ? r->code : r->origin, r->code_bytes);
+	return 0;
 }
 
 /* What was flushed goes, as far as there are slots. 0; -EFAULT: some of it may not be read. */
@@ -152,8 +184,7 @@ static int push(struct client *c)
 		if (slot < 0)
 			break;
 		if (r->write) {
-			ret = soda_guard_copy(soda_queue_slot(&c->q, (uint32_t)slot), r->data,
-					      r->bytes);
+			ret = fill_slot(soda_queue_slot(&c->q, (uint32_t)slot), r);
 			if (ret)
 				break;
 		}
@@ -434,6 +465,11 @@ static bool client_installs(const struct soda_conn *conn)
 	return client(conn)->installs;
 }
 
+static bool client_keeps(const struct soda_conn *conn)
+{
+	return client(conn)->q.keeps;
+}
+
 static int client_fd(const struct soda_conn *conn)
 {
 	return client(conn)->fd;
@@ -468,6 +504,7 @@ static const struct soda_conn_ops client_ops = {
 	.flush = client_flush,
 	.poll = client_poll,
 	.installs = client_installs,
+	.keeps = client_keeps,
 	.revoke = client_revoke,
 };
 

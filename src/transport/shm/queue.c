@@ -68,15 +68,16 @@ int soda_queue_create(uint32_t slot_bytes, struct soda_queue *q, int *fd_p)
 	}
 	q->head->n = n;
 	q->head->slot_bytes = slot_bytes;
+	q->head->keeps = 1;
 	q->head->magic = SODA_QUEUE_MAGIC;
 	*fd_p = fd;
 	return 0;
 }
 
 /* What the head says, copied once. A read(2) needs no mapping that could be too short. */
-static int check(int fd, uint32_t *n_p, uint32_t *slot_bytes_p)
+static int check(int fd, uint32_t *n_p, uint32_t *slot_bytes_p, bool *keeps_p)
 {
-	uint32_t says[3];
+	uint32_t says[4];
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat st;
 
@@ -89,13 +90,15 @@ static int check(int fd, uint32_t *n_p, uint32_t *slot_bytes_p)
 		return -EPROTO;
 	*n_p = says[1];
 	*slot_bytes_p = says[2];
+	*keeps_p = says[3];
 	return 0;
 }
 
 int soda_queue_map(int fd, struct soda_queue *q, struct soda_why *why)
 {
 	uint32_t n, slot_bytes;
-	int ret = check(fd, &n, &slot_bytes);
+	bool keeps;
+	int ret = check(fd, &n, &slot_bytes, &keeps);
 
 	if (ret < 0) {
 		soda_why_set(why, "what the daemon has passed is not a queue");
@@ -104,6 +107,8 @@ int soda_queue_map(int fd, struct soda_queue *q, struct soda_why *why)
 	ret = map(fd, n, slot_bytes, q);
 	if (ret < 0)
 		soda_why_set(why, "cannot map the daemon's queue: %s", soda_strerror(ret));
+	else
+		q->keeps = keeps;
 	return ret;
 }
 

@@ -18,6 +18,10 @@
  * FREE and DONE of a WRITE come in any order: an answer waits for those before it,
  * FREE does not.  DONE events come in the order of the requests.
  *
+ * Of an agent in front of a pool (head.keeps): the slot of a WRITE of data that it has kept
+ * (SODA_WIRE_KEPT) has no data, but says in its first bytes which data are meant: a
+ * soda_wire_origin, or a soda_wire_code.
+ *
  * Rings.  Indices run freely; the entry is index mod size.  The producer writes
  * the entry, then stores its tail; the consumer loads the tail (acquire), and copies
  * the entry once before it looks at it.  Requests have no consumer's
@@ -79,6 +83,7 @@ enum soda_claim { SODA_CLAIM_OFFERED = 1, SODA_CLAIM_TAKEN, SODA_CLAIM_OVER, SOD
 struct soda_queue_head {
 	/* set before the client maps it, then constant */
 	uint32_t magic, n, slot_bytes;
+	uint32_t keeps; /* the daemon knows SODA_WIRE_KEEP and _KEPT, if it is one that keeps */
 	/* the client's */
 	_Alignas(64) _Atomic uint32_t requests_tail;
 	_Atomic uint32_t events_head;
@@ -92,14 +97,15 @@ struct soda_queue_head {
 _Static_assert(sizeof(struct soda_queue_head) <= SODA_QUEUE_REQUESTS_AT, "the head is a page");
 
 /*
- * Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING, SODA_WIRE_RESIDENCY and
- * SODA_WIRE_STORED.
+ * Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING, SODA_WIRE_RESIDENCY,
+ * SODA_WIRE_STORED, SODA_WIRE_KEEP and SODA_WIRE_KEPT.
  */
 #define SODA_QUEUE_PROTECT 0x02u /* install write-protected */
 
 /*
  * imm as on the wire (type, flags), and Table I: of a READ dest_addr is where the
- * page is to be installed, 0: nowhere; residency: with SODA_WIRE_RESIDENCY.
+ * page is to be installed, 0: nowhere; residency: with SODA_WIRE_RESIDENCY, or with SODA_WIRE_KEPT
+ * a u32: how many bytes of the slot say which data are meant.
  */
 struct soda_queue_request {
 	uint32_t imm;
@@ -136,6 +142,7 @@ struct soda_queue {
 	struct soda_queue_event *events;     /* 2 n */
 	uint8_t *slots;
 	uint32_t n, slot_bytes;
+	bool keeps;
 	uint64_t bytes;
 };
 

@@ -20,6 +20,7 @@
 #include "transport/api/memory.h"
 #include "transport/listen/worker.h"
 #include "transport/shm/shm.h"
+#include "wire/field.h"
 #include "wire/wire.h"
 
 enum { EVENTS = 64, TURNS = 16 /* of the active ones before the sockets' turn */ };
@@ -284,6 +285,30 @@ static const struct soda_request_ops request_ops = { .done = request_done, .free
 
 /* Requests */
 
+/* Which data a WRITE without any means, as its slot says. NULL, or what is wrong with it. */
+static const char *decode_kept(const struct soda_queue_conn *c, const struct soda_queue_request *e,
+			       struct soda_slot_request *r)
+{
+	uint8_t says[SODA_WIRE_CODE_BYTES_MAX] = { 0 };
+	uint32_t bytes = soda_wire_get_u32(e->residency);
+
+	if (bytes > sizeof(says))
+		return "a WRITE without data that says too much";
+	/* copied once: the client may go on writing to it */
+	memcpy(says, soda_queue_slot(&c->q, e->slot), bytes);
+	__asm__ __volatile__("" : : "r"(says) : "memory");
+	if (bytes == SODA_WIRE_ORIGIN_BYTES)
+		soda_wire_get_origin(says, &r->rq.origin);
+	else if (soda_wire_get_code(says, bytes, &r->code))
+		r->rq.code = &r->code;
+	else
+		return "a code that makes no sense";
+	r->rq.kept = true;
+	r->rq.keep = false;
+	r->rq.data = NULL;
+	return NULL;
+}
+
 /* Decode a copy of an entry. NULL, or what is wrong with it. */
 static const char *decode(struct soda_queue_conn *c, const struct soda_queue_request *e,
 			  struct soda_slot_request *r)
@@ -316,13 +341,16 @@ static const char *decode(struct soda_queue_conn *c, const struct soda_queue_req
 		.data = soda_queue_slot(&c->q, e->slot),
 		.told = e->imm >> 8 & SODA_WIRE_RESIDENCY,
 		.stored = e->imm >> 8 & SODA_WIRE_STORED,
+		.keep = e->imm >> 8 & SODA_WIRE_KEEP,
 	};
-	if (r->rq.told)
-		soda_wire_get_residency(e->residency, &r->rq.residency);
 	r->conn = c;
 	r->slot = e->slot;
 	r->place = rd.dest_addr;
 	r->protect = e->imm >> 8 & SODA_QUEUE_PROTECT;
+	if (r->rq.write && e->imm >> 8 & SODA_WIRE_KEPT)
+		return decode_kept(c, e, r);
+	if (r->rq.told)
+		soda_wire_get_residency(e->residency, &r->rq.residency);
 	return NULL;
 }
 

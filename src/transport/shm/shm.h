@@ -53,7 +53,8 @@ struct soda_slot_request {
 	uint32_t turn;	/* of its answer */
 	uint32_t slot;
 	bool protect;
-	bool busy; /* guarded by conn->lock */
+	bool busy;		    /* guarded by conn->lock */
+	struct soda_wire_code code; /* rq.code, of a WRITE that has one */
 };
 
 /* An answer's place in the order of the requests. */

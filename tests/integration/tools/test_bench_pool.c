@@ -53,34 +53,30 @@ static void test_killed(void **state)
 	json_decref(out);
 }
 
-/*
- * Bytes that the program sends an agent for a dirty byte: of up to ten short runs the first below
- * `most`, else the last.  Where others have the processors the agent has let a part of what it
- * keeps go before it is asked for that.
- */
-static double sent_to_agent(const char *redundancy, double most)
+/* What the program sends an agent by that transport, for each byte that it wrote. */
+static double sent_to_agent(const char *transport, const char *redundancy)
 {
-	double sent = most;
+	const json_t *in;
+	json_t *out;
+	double sent;
 
-	for (int i = 0; i < 10 && sent >= most; i++) {
-		const json_t *in;
-		json_t *out;
-
-		RUN(SMALL, "--redundancy", redundancy, "--pattern", "rmw", "--agent");
-		out = answer();
-		in = only_run(out);
-		assert_true(json_is_true(json_object_get(in, "agent")));
-		positive(in, "host_bytes_per_dirty_byte");
-		sent = json_real_value(json_object_get(in, "host_bytes_per_dirty_byte"));
-		json_decref(out);
-	}
+	RUN(SMALL, "--redundancy", redundancy, "--pattern", "rmw", "--agent", "--host-transport",
+	    transport);
+	out = answer();
+	in = only_run(out);
+	assert_true(json_is_true(json_object_get(in, "agent")));
+	assert_string_equal(json_string_value(json_object_get(in, "host_transport")), transport);
+	positive(in, "host_bytes_per_dirty_byte");
+	sent = json_real_value(json_object_get(in, "host_bytes_per_dirty_byte"));
+	json_decref(out);
 	return sent;
 }
 
 /* Through an agent, to which the program sends what it stores once; without one it is twice. */
 static void test_agent(void **state)
 {
-	assert_true(sent_to_agent("mirror:2", 1.3) < 1.3);
+	assert_true(sent_to_agent("tcp", "mirror:2") < 1.3);
+	assert_true(sent_to_agent("shm", "mirror:2") < 1.3);
 }
 
 #ifdef SODA_HAVE_ISAL
@@ -100,10 +96,11 @@ static void test_coded(void **state)
 	json_decref(out);
 }
 
-/* A chunk travels once, and no parity does; without an agent it is 1.2. */
+/* A chunk travels once, and no parity does; without an agent it is 1.5. */
 static void test_coded_by_the_agent(void **state)
 {
-	assert_true(sent_to_agent("ec:2+1", 1.15) < 1.15);
+	assert_true(sent_to_agent("tcp", "ec:2+1") < 1.25);
+	assert_true(sent_to_agent("shm", "ec:2+1") < 1.25);
 }
 #endif
 
@@ -156,6 +153,8 @@ static void test_without_redundancy(void **state)
 
 static void test_refused(void **state)
 {
+	RUN("--host-transport", "shm");
+	refused(2, "needs --agent");
 	RUN("--kill", "1");
 	refused(2, "--redundancy");
 	RUN("--redundancy", "mirror:2", "--servers", "1");

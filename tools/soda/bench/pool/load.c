@@ -245,7 +245,7 @@ static int run_load(struct field *f, struct soda_bench_pool_load *out)
 	soda_get_stats(&after, sizeof(after));
 	out->fetched = after.bytes_fetched - before.bytes_fetched;
 	out->written = after.bytes_written_back - before.bytes_written_back;
-	out->evicted = after.evicted_dirty - before.evicted_dirty;
+	out->cleaned = after.bytes_cleaned - before.bytes_cleaned;
 	out->rebuilt = after.rebuilt_bytes - before.rebuilt_bytes;
 	out->expelled = after.copies_expelled - before.copies_expelled;
 	return ret;

@@ -35,6 +35,7 @@ static const char *const patterns[] = { "rand", "rmw", "seq", NULL };
 static const char *const redundancies[] = { "none",	"mirror:2", "ec:2+1",	"ec:2+2",
 					    "ec:4+1",	"ec:4+2",   "ec:8+1",	"ec:8+2",
 					    "stripe:2", "stripe:4", "stripe:8", NULL };
+static const char *const transports[] = { "tcp", "shm", NULL };
 /* How many servers each needs. */
 static const uint32_t servers_of[] = { 1, 2, 3, 4, 5, 6, 9, 10, 2, 4, 8 };
 
@@ -42,6 +43,7 @@ struct options {
 	uint32_t servers, redundancy, threads, pattern, kills, stops, pauses, delay_ms, busy,
 		rounds, seed;
 	uint64_t ms, size, chunk;
+	uint32_t host_transport;
 	char *link;
 	bool agent, json;
 };
@@ -81,6 +83,8 @@ static const struct soda_option option_table[] = {
 		       "reached by tcp. Needs root. Default: no limit."),
 	OPTION("agent", 0, BOOL, agent,
 	       .help = "A DPU agent stands between the program and the servers, on both sides."),
+	OPTION("host-transport", 0, CHOICE, host_transport, .arg = "NAME", .def = "tcp",
+	       .choices = transports, .help = "With --agent: between the program and the agent."),
 	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
 	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds of both sides in turns."),
 	OPTION("seed", 0, UINT, seed, .arg = "N", .def = "1", .max = 1u << 31,
@@ -104,7 +108,7 @@ static const struct soda_conf conf = {
 		"many copies of slabs were given up. Wrong and lost bytes also count what a look "
 		"at "
 		"all of the object at the end finds. Written is what the program sends for each "
-		"access, beside the one server's.",
+		"dirty byte; with erasure codes for each byte of the chunks that it writes.",
 	.epilogue =
 		".SH EXIT STATUS\n0 success, 1 failure, or wrong or lost bytes, 2 wrong usage.\n"
 		".SH EXAMPLES\n.nf\nsoda bench pool \\-\\-redundancy mirror:2 \\-\\-servers 3 "
@@ -134,7 +138,7 @@ struct side {
 };
 
 struct sample {
-	double gb_per_s, cpu, written; /* cpu: nanoseconds a byte; written: bytes an access */
+	double gb_per_s, cpu; /* nanoseconds a byte */
 	double memory, p99_ms;
 	struct soda_bench_pool_load load;
 };
@@ -281,9 +285,15 @@ static void end_trouble(struct side *s)
 /* The program names the agent instead of the servers. */
 static int start_agent(struct side *s)
 {
+	static unsigned agents; /* so far */
 	const struct soda_bench_start nothing = { 0 };
-	int err = soda_bench_agent_start(&s->agent, "tcp://127.0.0.1:0", s->plan.servers, &nothing);
+	char listen[64] = "tcp://127.0.0.1:0";
+	int err;
 
+	if (s->opt->host_transport)
+		snprintf(listen, sizeof(listen), "shm://@soda-bench-pool-%ld-%u", (long)getpid(),
+			 agents++);
+	err = soda_bench_agent_start(&s->agent, listen, s->plan.servers, &nothing);
 	if (!err)
 		snprintf(s->plan.servers, sizeof(s->plan.servers), "%s", s->agent.address);
 	return err;
@@ -449,7 +459,6 @@ static int run_side(const struct work *w, bool pool, uint32_t round, struct samp
 		*out = (struct sample){
 			.gb_per_s = (double)l->fetched / (double)l->ns,
 			.cpu = (double)(l->cpu_ns + s.cpu_ns) / (double)l->fetched,
-			.written = (double)l->written / (double)l->ops,
 			.memory = s.memory,
 			.p99_ms = (double)soda_histogram_percentile(&s.shared->accesses, 99) / 1e6,
 			.load = *l,
@@ -485,17 +494,14 @@ static const char *const columns[COLUMNS] = {
 };
 
 /*
- * How many bytes the program sends for each dirty byte, which is what it sends of the same accesses
- * to one server; with erasure codes for each byte of the chunks that it writes, as parity is of all
- * of a chunk.
+ * How many bytes the program sends for each dirty byte; with erasure codes for each byte of the
+ * chunks that it writes, as parity is of all of a chunk.
  */
-static double written(const struct work *w, const struct sample *pool, const struct sample *one)
+static double written(const struct sample *pool)
 {
-	double chunks = (double)pool->load.evicted * (double)w->opt.chunk;
+	const struct soda_bench_pool_load *l = &pool->load;
 
-	if (!strncmp(redundancies[w->opt.redundancy], "ec:", 3))
-		return chunks > 0 ? (double)pool->load.written / chunks : NAN;
-	return one->written > 0 ? pool->written / one->written : NAN;
+	return l->cleaned ? (double)l->written / (double)l->cleaned : NAN;
 }
 
 static void results(const struct work *w, double out[COLUMNS])
@@ -517,7 +523,7 @@ static void results(const struct work *w, double out[COLUMNS])
 		of[REBUILD][r] = (double)p->load.rebuilt;
 		of[WRONG][r] = (double)p->load.wrong;
 		of[LOST][r] = (double)p->load.lost;
-		of[WRITTEN][r] = written(w, p, one);
+		of[WRITTEN][r] = written(p);
 	}
 	for (int c = 0; c < COLUMNS; c++)
 		out[c] = soda_bench_median(of[c], n);
@@ -551,6 +557,8 @@ static int report(const struct work *w)
 		soda_json_set_count(run, "delay_ms", opt->delay_ms);
 		soda_json_set_count(run, "busy", opt->busy);
 		json_object_set_new(run, "agent", json_boolean(opt->agent));
+		if (opt->agent)
+			soda_json_set_text(run, "host_transport", transports[opt->host_transport]);
 		for (int c = 0; c < COLUMNS; c++)
 			soda_json_set_real(run, columns[c], out[c]);
 		all = json_object();
@@ -613,6 +621,8 @@ static int check(const struct options *opt)
 		wrong = "--link and --kill: a server's link goes with it";
 	else if (opt->delay_ms && opt->agent)
 		wrong = "--delay and --agent: it is the program's own connections that are late";
+	else if (opt->host_transport && !opt->agent)
+		wrong = "--host-transport needs --agent, to which it leads";
 	if (wrong)
 		fprintf(stderr, WHO ": %s\n", wrong);
 	return wrong ? -EINVAL : 0;

@@ -31,8 +31,7 @@ struct soda_bench_pool_plan {
 /* What the load came to, from `go` to `stop`. */
 struct soda_bench_pool_load {
 	uint64_t ns, ops;
-	uint64_t fetched, written; /* bytes */
-	uint64_t evicted;	   /* chunks that were written, and dropped then */
+	uint64_t fetched, written, cleaned; /* bytes */
 	uint64_t cpu_ns;
 	uint64_t stall_ns;    /* longest access */
 	uint64_t wrong, lost; /* bytes, also of the look at all of the object behind `stop` */
