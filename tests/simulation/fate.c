@@ -500,7 +500,10 @@ void sim_fate_await_copies(void)
 	}
 }
 
-/* Some time after the last one's copies have been rebuilt; or at once the same one again. */
+/*
+ * Some time after the last one's copies have been rebuilt; or at once the same one again, as long
+ * as it has changed something that nobody has found.
+ */
 static void choose_victim(void)
 {
 	static unsigned since; /* faults of the same one */
@@ -509,6 +512,8 @@ static void choose_victim(void)
 		return;
 	if (victim)
 		sim_fate_await_copies();
+	if (victim && sim_seal_any_is_changed())
+		return;
 	victim = SIM_SERVER + (unsigned)sim_below(plan.servers);
 	since = 0;
 }

@@ -616,6 +616,12 @@ static enum sim_process behind(const struct soda_wire_hello *hello)
 	return SIM_SERVER;
 }
 
+/* Not of a client that asks an agent something, and goes: it is no client of a server. */
+static bool is_session(const struct soda_wire_hello *hello)
+{
+	return hello->chunk_bytes || hello->client_id;
+}
+
 static void *control_main(void *arg);
 static void *introduce_main(void *arg);
 
@@ -714,7 +720,7 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	free_message(m);
 	if (ret)
 		return ret;
-	if (p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL)
+	if (p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL && is_session(hello))
 		net.welcomed[p->to == SIM_AGENT ? behind(hello) : p->to] =
 			(struct sim_welcomed){ welcome_p->instance_id, welcome_p->client_id };
 	c = calloc(1, sizeof(*c));

@@ -653,6 +653,7 @@ static struct soda_write *copy_to_keep(struct soda_session *s, const struct soda
 	}
 	memcpy(block->memory, w->data, w->bytes);
 	*copy = (struct soda_write){ .hold.put = write_put,
+				     .refs = 1,
 				     .session = s,
 				     .data = block->memory,
 				     .memory = &block->hold,
@@ -665,41 +666,30 @@ static struct soda_write *copy_to_keep(struct soda_session *s, const struct soda
 	return copy;
 }
 
-/*
- * Keep those, linked by `left`, whose client asks for it, as it does only where it awaits the
- * answer: no later WRITE of the range has come.
- */
-static void keep_all(struct soda_session *s, struct soda_write *first)
+/* n WRITEs that have landed, and that nobody else takes off the list. */
+static void copy_all_to_keep(struct soda_session *s, struct soda_write *w, unsigned n)
 {
-	struct soda_write_list *l = &soda_pager(s)->writes;
-	struct soda_write *stale = NULL, *w, *it;
+	while (n--) {
+		struct soda_write *next;
 
-	for (w = first; w; w = w->left) {
-		if (!w->rq->keep)
-			continue;
-		it = w->memory ? w : copy_to_keep(s, w);
 		pthread_mutex_lock(&s->lock);
-		/* who is paused waits for the memory of what lands, which so is not kept */
-		if (it && (it != w || !any_paused_locked(s)))
-			keep_locked(l, it);
+		next = w->next;
 		pthread_mutex_unlock(&s->lock);
+		if (w->rq->keep && !w->memory)
+			w->copy = copy_to_keep(s, w);
+		w = next;
 	}
-	pthread_mutex_lock(&s->lock);
-	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
-		w = l->kept_first;
-		unkeep_locked(l, w);
-		w->next = stale;
-		stale = w;
-	}
-	pthread_mutex_unlock(&s->lock);
-	put_all(stale);
 }
 
 void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n, int status)
 {
+	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct ending gone = { .end = &gone.first };
+	struct soda_write *stale = NULL;
 	struct soda_task *again = NULL;
 
+	if (!status && w->rq->keep && !w->memory) /* they all come by one connection */
+		copy_all_to_keep(s, w, n);
 	pthread_mutex_lock(&s->lock);
 	while (n--) {
 		struct soda_write *next = w->next;
@@ -715,15 +705,26 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 		ending_add(&gone, w);
 		w = next;
 	}
+	/* who is paused waits for the memory of what lands, which so is not kept */
+	for (w = any_paused_locked(s) || status ? NULL : gone.first; w; w = w->left)
+		if (w->copy || (w->rq->keep && w->memory))
+			keep_locked(l, w->copy ? w->copy : w);
+	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
+		w = l->kept_first;
+		unkeep_locked(l, w);
+		w->next = stale;
+		stale = w;
+	}
 	pthread_mutex_unlock(&s->lock);
-	if (!status)
-		keep_all(s, gone.first);
+	put_all(stale);
 	while ((w = gone.first)) {
 		gone.first = w->left;
 		if (!w->answered)
 			soda_forward_answer(w->rq, status, NULL);
 		else if (status < 0)
 			note_loss(s, w, status);
+		if (w->copy)
+			write_put(&w->copy->hold);
 		write_put(&w->hold);
 	}
 	answer_more(s);

@@ -44,6 +44,7 @@ struct soda_write {
 	struct soda_write *next, *prev;	   /* of the list; guarded by session->lock, and so below */
 	struct soda_write *below;	   /* the next older one in its bucket, or of those kept */
 	struct soda_write *left;	   /* of those that leave the list together */
+	struct soda_write *copy; /* whose data can be kept, where the transport needs its memory */
 	uint64_t seq;
 	uint64_t offset;
 	uint32_t bytes;

@@ -133,6 +133,21 @@ bool sim_seal_is_changed(const struct sim_places *places, unsigned k)
 	return false;
 }
 
+bool sim_seal_any_is_changed(void)
+{
+	for (unsigned i = 0; i < changes_n; i++) {
+		struct sim_places places;
+
+		if (!changes[i].addr)
+			continue;
+		places = sim_host_places(changes[i].addr);
+		for (unsigned k = 0; k < places.n; k++)
+			if (is_copy(&changes[i], &places, k) && sim_seal_is_changed(&places, k))
+				return true;
+	}
+	return false;
+}
+
 bool sim_seal_was_chunk_changed(const struct sim_places *places)
 {
 	for (unsigned i = 0; i < changes_n; i++)

@@ -27,6 +27,8 @@ bool sim_seal_read(const void *page, uint32_t block, size_t at, uint64_t *word_p
 void sim_seal_change_one(enum sim_process p);
 /* The server has, in the region of copy k, a block that is still as the seed has changed it. */
 bool sim_seal_is_changed(const struct sim_places *places, unsigned k);
+/* Any server has such a block, which nobody has found yet. */
+bool sim_seal_any_is_changed(void);
 /* The seed has, at any time, changed something of that chunk; of that region of the server. */
 bool sim_seal_was_chunk_changed(const struct sim_places *places);
 bool sim_seal_was_region_changed(enum sim_process server, uint16_t region);
