@@ -34,7 +34,8 @@ enum soda_wire_pool_ask {
 	SODA_WIRE_POOL_CONTENT = 4,
 	/*
 	 * Of an agent alone: the answer is the list of the servers that it stands in front of, as
-	 * text with commas between, not terminated; nothing, if it is one server.
+	 * text with commas between, not terminated; nothing, if it is one server.  A client without
+	 * pages may ask, too.
 	 */
 	SODA_WIRE_POOL_MEMBERS = 5,
 };
