@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "disk.h"
-#include "sealing/files.h"
 #include "sealing/sealing.h"
 #include "soda.h"
 #include "world.h"

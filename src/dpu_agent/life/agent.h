@@ -48,6 +48,21 @@ struct soda_dpu_view {
 };
 void soda_dpu_walk_view(void *arg, struct soda_metrics *m);
 
+/*
+ * registry.c: the registry that --server may name, etcd://HOST:PORT[,...]/POOL: which servers the
+ * agent begins with, and a thread that tells soda_dpu_servers of those that come and go.  While
+ * etcd is away nothing changes.
+ *
+ * soda_dpu_registry_find: if opt->server names a registry, ask it, and set opt->registered.  0;
+ * -EINVAL: also for options of a registry without one; errors of soda_registry_resolve(); logged.
+ */
+int soda_dpu_registry_find(struct soda_dpu_options *opt);
+/* Behind soda_dpu_start(), whose options these were.  0, also without a registry; an error, logged.
+ */
+int soda_dpu_registry_follow(struct soda_dpu *dpu);
+/* Before soda_dpu_stop(): the agent is told of no change from now on. */
+void soda_dpu_registry_stop(void);
+
 static inline struct soda_dpu *soda_dpu_of(struct soda_session *s)
 {
 	return (struct soda_dpu *)((char *)s->all - offsetof(struct soda_dpu, sessions));

@@ -10,7 +10,6 @@
 #include "daemon/daemon.h"
 #include "daemon/host_memory.h"
 #include "dpu_agent/life/agent.h"
-#include "dpu_agent/life/registry.h"
 
 static struct soda_dpu the_agent;
 static struct soda_dpu_options opt; /* soda_daemon_run() sets it before start */

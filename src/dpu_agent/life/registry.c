@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/life/registry.h"
+#include "dpu_agent/life/agent.h"
 
 #include <errno.h>
 

@@ -117,11 +117,9 @@ int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t
 
 void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes)
 {
-	struct soda_hold *data = hold;
-
-	if (!data) /* its data lie in memory of the transport */
+	if (!hold) /* its data lie in memory of the transport */
 		return;
-	data->put(data);
+	soda_block_put(hold);
 	pthread_mutex_lock(&s->lock);
 	reserved_locked(s, -(int64_t)bytes);
 	for (struct soda_session_peer *at = s->peers; at; at = at->next) {
@@ -141,7 +139,7 @@ static void write_put(struct soda_hold *hold)
 
 	if (atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	soda_writes_unreserve(w->session, w->memory, w->bytes);
+	soda_writes_unreserve(w->session, w->block, w->bytes);
 	if (w->rq)
 		soda_request_free(w->rq);
 	free(w);
@@ -392,12 +390,12 @@ static bool recall(struct soda_session *s, const struct soda_request *rq,
 	return found->write;
 }
 
-/* rq's data lie in what the reference, which is rq's now, keeps alive. */
+/* rq's data lie in the block, a reference of which is rq's now. */
 static void give_data(struct soda_session *s, struct soda_request *rq, uint8_t *data,
-		      struct soda_hold *hold)
+		      struct soda_block *block)
 {
 	rq->data = data;
-	rq->hold = hold;
+	rq->hold = block;
 	pthread_mutex_lock(&s->lock);
 	reserved_locked(s, rq->bytes);
 	pthread_mutex_unlock(&s->lock);
@@ -409,8 +407,8 @@ bool soda_writes_recall(struct soda_session *s, struct soda_request *rq)
 
 	if (!recall(s, rq, &rq->origin, true, &found))
 		return false;
-	soda_block_ref((struct soda_block *)found.write->memory, 1);
-	give_data(s, rq, found.write->data, found.write->memory);
+	soda_block_ref(found.write->block, 1);
+	give_data(s, rq, found.write->data, found.write->block);
 	soda_count_add(SODA_COUNT_writes_recalled, 1);
 	soda_count_add(SODA_COUNT_writes_recalled_bytes, rq->bytes);
 	recalled_put(&found);
@@ -436,7 +434,7 @@ bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
 	if (block) {
 		soda_erasure_encode_from(code->data_n, code->parity, rq->bytes, data,
 					 block->memory);
-		give_data(s, rq, block->memory, &block->hold);
+		give_data(s, rq, block->memory, block);
 		soda_count_add(SODA_COUNT_writes_encoded, 1);
 		soda_count_add(SODA_COUNT_writes_encoded_bytes, rq->bytes);
 	}
@@ -500,7 +498,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 				  .session = s,
 				  .rq = rq,
 				  .data = rq->data,
-				  .memory = rq->hold,
+				  .block = rq->hold,
 				  .region = region,
 				  .offset = rq->offset,
 				  .bytes = rq->bytes,
@@ -656,7 +654,7 @@ static struct soda_write *copy_to_keep(struct soda_session *s, const struct soda
 				     .refs = 1,
 				     .session = s,
 				     .data = block->memory,
-				     .memory = &block->hold,
+				     .block = block,
 				     .offset = w->offset,
 				     .bytes = w->bytes,
 				     .region_id = w->region_id };
@@ -675,7 +673,7 @@ static void copy_all_to_keep(struct soda_session *s, struct soda_write *w, unsig
 		pthread_mutex_lock(&s->lock);
 		next = w->next;
 		pthread_mutex_unlock(&s->lock);
-		if (w->rq->keep && !w->memory)
+		if (w->rq->keep && !w->block)
 			w->copy = copy_to_keep(s, w);
 		w = next;
 	}
@@ -688,7 +686,7 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 	struct soda_write *stale = NULL;
 	struct soda_task *again = NULL;
 
-	if (!status && w->rq->keep && !w->memory) /* they all come by one connection */
+	if (!status && w->rq->keep && !w->block) /* they all come by one connection */
 		copy_all_to_keep(s, w, n);
 	pthread_mutex_lock(&s->lock);
 	while (n--) {
@@ -707,7 +705,7 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 	}
 	/* who is paused waits for the memory of what lands, which so is not kept */
 	for (w = any_paused_locked(s) || status ? NULL : gone.first; w; w = w->left)
-		if (w->copy || (w->rq->keep && w->memory))
+		if (w->copy || (w->rq->keep && w->block))
 			keep_locked(l, w->copy ? w->copy : w);
 	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
 		w = l->kept_first;

@@ -39,7 +39,7 @@ struct soda_write {
 	struct soda_session *session;
 	struct soda_request *rq; /* NULL: a copy of one, which is kept */
 	uint8_t *data;
-	struct soda_hold *memory; /* a block that data lie in; NULL: memory of the transport */
+	struct soda_block *block;	   /* that data lie in; NULL: memory of the transport */
 	struct soda_paging_region *region; /* held */
 	struct soda_write *next, *prev;	   /* of the list; guarded by session->lock, and so below */
 	struct soda_write *below;	   /* the next older one in its bucket, or of those kept */

@@ -189,20 +189,12 @@ static bool begin_joining(struct soda_link *link)
 	return !ret;
 }
 
-/* Another one's keeper asks. */
-static bool any_up(void)
-{
-	for (uint32_t i = 0; i < soda_members(); i++)
-		if (soda_server_up(&soda_agent.links[i].server))
-			return true;
-	return false;
-}
-
 void soda_servers_look(struct soda_link *link)
 {
 	uint64_t now, asked;
 
-	if (!soda_agent.agent[0] || (!soda_server_up(&link->server) && any_up()))
+	/* where another one is UP its keeper asks */
+	if (!soda_agent.agent[0] || (!soda_server_up(&link->server) && soda_servers_any_up()))
 		return;
 	now = soda_now_ns();
 	asked = atomic_load(&join.asked_ns);

@@ -199,6 +199,14 @@ static int refuse(struct soda_why *why, int ret, const char *what)
 	return ret;
 }
 
+bool soda_servers_any_up(void)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (soda_server_up(&soda_agent.links[i].server))
+			return true;
+	return false;
+}
+
 bool soda_servers_has(const char *address)
 {
 	for (uint32_t i = 0; i < soda_members(); i++)

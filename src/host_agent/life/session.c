@@ -221,10 +221,7 @@ static void give_up_copies(struct soda_link *link, uint64_t away_ns)
  */
 static bool agent_is_away(void)
 {
-	for (uint32_t i = 0; i < soda_members(); i++)
-		if (soda_server_up(&soda_agent.links[i].server))
-			return false;
-	return soda_agent.agent[0];
+	return soda_agent.agent[0] && !soda_servers_any_up();
 }
 
 /*

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "files.h"
-
 #include <string.h>
 
 #include "../disk.h"

@@ -6,7 +6,7 @@
  * block, in one encryption, as a whole: anything else is plaintext, or a mixture.  But for what
  * the seed itself has changed there: that must be found before anybody sees it.
  *
- * cipher.c is linked into the host's object, changes.c into the world.
+ * cipher.c is linked into the host's object, changes.c and files.c into the world.
  */
 #ifndef SODA_SIM_SEALING_H
 #define SODA_SIM_SEALING_H
@@ -36,5 +36,20 @@ bool sim_seal_was_region_changed(enum sim_process server, uint16_t region);
 bool sim_seal_was_changed(void);
 /* The object has been freed: its addresses and regions are others' from now on. */
 void sim_seal_gone(const char *base, size_t bytes);
+
+/*
+ * files.c: sealed files, as they lie on the disk: header, table, and blocks that the host has
+ * sealed.  They are read by the ledger of cipher.c, without their key.
+ */
+
+/* Bytes of the object; 0: the file is not there, or was never committed. */
+uint64_t sim_sealed_bytes(const char *name);
+/*
+ * A word of the object, of a file in which no commit is under way, nor was broken off and not
+ * mended: a block that nobody has sealed fails the seed.  stable: as a power cut would leave it.
+ */
+uint64_t sim_sealed_word(const char *name, uint64_t offset, bool stable);
+/* Nowhere in the file is a page as the application has it: it would be zeros but for its ends. */
+void sim_sealed_look(const char *name);
 
 #endif
