@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <ini.h>
 #include <linux/limits.h> /* PATH_MAX */
-#include <linux/limits.h> /* PATH_MAX */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -91,6 +90,19 @@ void soda_tenants_file_free(struct soda_tenants_file *file)
 	*file = (struct soda_tenants_file){ .n = 0 };
 }
 
+/* Whether a line of the file gives it back as it is: ';' after a blank begins a comment there. */
+static bool export_path_ok(const char *path)
+{
+	size_t n = strlen(path);
+
+	if (*path != '/' || n > SODA_TENANT_EXPORT_PATH_MAX || path[n - 1] == ' ')
+		return false;
+	for (const char *c = path; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f || (*c == ' ' && c[1] == ';'))
+			return false;
+	return true;
+}
+
 int soda_tenant_export_add(struct soda_tenant_entry *entry, const char *text,
 			   struct soda_conf_error *err)
 {
@@ -99,10 +111,12 @@ int soda_tenant_export_add(struct soda_tenant_entry *entry, const char *text,
 
 	if (writable || !strncmp(text, "ro ", 3))
 		path = text + 3 + strspn(text + 3, " \t");
-	if (*path != '/' || strlen(path) >= PATH_MAX)
+	if (!export_path_ok(path))
 		return soda_conf_fail(err, -EINVAL,
-				      "export '%.80s': expected 'ro /DIRECTORY' or 'rw /DIRECTORY'",
-				      text);
+				      "export '%.80s': expected 'ro /DIRECTORY' or 'rw /DIRECTORY',"
+				      " of at most %d bytes, none of them a control character, and"
+				      " no ';' after a blank",
+				      text, SODA_TENANT_EXPORT_PATH_MAX);
 	if (entry->exports_n == SODA_TENANT_EXPORTS_MAX)
 		return soda_conf_fail(err, -E2BIG, "a tenant has at most %d directories",
 				      SODA_TENANT_EXPORTS_MAX);
@@ -210,7 +224,7 @@ static char *read_line(char *out, int bytes, void *stream)
 	memcpy(out, r->at, n);
 	out[n] = 0;
 	r->at += n;
-	n = strspn(out, " \t");
+	n = strspn(out, " \t\v\f\r");
 	memmove(out, out + n, strlen(out + n) + 1);
 	if (*out == '[' && take_section_line(r, out))
 		return NULL;
@@ -233,10 +247,13 @@ static int take_until(struct reader *r, const char *value)
 {
 	struct tm tm = { 0 };
 	const char *end = strptime(value, UTC, &tm);
+	char text[SODA_UTC_BYTES];
+	time_t at = timegm(&tm);
 
-	if (!end || *end)
+	/* a year of four digits, as it is written again: 9999-12-31T23:59:60Z is of the next one */
+	if (!end || *end || strlen(soda_utc_format(at, text)) != strlen("2026-12-31T23:59:59Z"))
 		return bad(r, "previous-until: expected a time as 2026-12-31T23:59:59Z");
-	current(r)->previous_until = timegm(&tm);
+	current(r)->previous_until = at;
 	r->has_until = true;
 	return 0;
 }

@@ -37,7 +37,11 @@ enum soda_role {
 	SODA_ROLE_OPERATOR, /* sees everybody's statistics */
 };
 
-enum { SODA_TENANT_WEIGHT_MAX = 100, SODA_TENANT_REQUESTS_MAX = 1000000000 };
+enum {
+	SODA_TENANT_WEIGHT_MAX = 100,
+	SODA_TENANT_REQUESTS_MAX = 1000000000,
+	SODA_TENANT_EXPORT_PATH_MAX = 180, /* its line has at most 200 bytes, as libinih reads it */
+};
 
 extern const char *const soda_role_names[]; /* by enum soda_role, then NULL */
 
@@ -93,7 +97,10 @@ int soda_tenants_file_add(struct soda_tenants_file *file, const char *name,
 			  struct soda_tenant_entry **entry_p, struct soda_conf_error *err);
 void soda_tenants_file_remove(struct soda_tenants_file *file, struct soda_tenant_entry *entry);
 
-/* "ro /srv/graphs", appended. 0, -EINVAL, -E2BIG, -ENOMEM. */
+/*
+ * "ro /srv/graphs", appended.  0; -EINVAL: also of a path that a line of the file could not hold;
+ * -E2BIG, -ENOMEM.
+ */
 int soda_tenant_export_add(struct soda_tenant_entry *entry, const char *text,
 			   struct soda_conf_error *err);
 

@@ -42,7 +42,7 @@ static char *read_ini_line(char *text, int bytes, void *stream)
 				       reader->path, reader->line, bytes - 2);
 		return NULL;
 	}
-	blanks = strspn(text, " \t");
+	blanks = strspn(text, " \t\v\f\r");
 	memmove(text, text + blanks, strlen(text + blanks) + 1);
 	return text;
 }

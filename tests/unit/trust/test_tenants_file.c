@@ -18,6 +18,8 @@
 
 #define KEY "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 
+#define A45 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
 static char dir[64], path[96];
 
 static int parse(const char *text, struct soda_tenants_file *file, struct soda_conf_error *err)
@@ -94,6 +96,9 @@ static void says_what_is_wrong(void **state)
 		{ "[tenant x]\nexport = /srv\n", ":2:", "ro /DIRECTORY" },
 		{ "[tenant x]\nexport = ro srv\n", ":2:", "ro /DIRECTORY" },
 		{ "[tenant x]\nexport = r\n", ":2:", "ro /DIRECTORY" },
+		{ "[tenant x]\nexport = ro /a\x01z\n", ":2:", "control character" },
+		{ "[tenant x]\nexport=ro /" A45 A45 A45 A45 "\n", ":2:", "at most 180 bytes" },
+		{ "[tenant x]\nprevious-until = 9999-12-31T23:59:60Z\n", ":2:", "2026-12-31" },
 		{ "[tenant x]\ncolour = red\n", ":2:", "are expected" },
 		{ "[tenant x]\nnonsense\n", ":2:", "key = value" },
 		{ "[tenant x]\nkey = " KEY "\n[tenant x]\n", ":3:", "there already" },
@@ -159,6 +164,50 @@ static void reads_what_it_wrote(void **state)
 	soda_tenants_file_free(&file);
 }
 
+/* What a line of the file could not hold is refused when it is named, not when it is read. */
+static void takes_only_what_it_can_write(void **state)
+{
+	static const char *const bad[] = { "ro /srv/a ;b", "ro /srv/a ",
+					   "ro /srv/a\nrole = operator", "ro /" A45 A45 A45 A45 };
+	struct soda_tenants_file file = { .server = "mem1" }, got;
+	struct soda_tenant_entry *t;
+	struct soda_conf_error err;
+
+	assert_int_equal(soda_tenants_file_add(&file, "a", &t, &err), 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(soda_tenant_export_add(t, bad[i], &err), -EINVAL);
+	assert_int_equal(soda_tenant_export_add(t, "ro /srv/a;b  c", &err), 0);
+	assert_int_equal(soda_tenant_export_add(t,
+						"ro /aaaa" A45 A45 A45 "aaaaaaaaaaaaaaaaaaaaa"
+						"aaaaaaaaaaaaaaaaaaa",
+						&err),
+			 0);
+	assert_int_equal(soda_tenants_file_write(path, &file, &err), 0);
+	assert_int_equal(soda_tenants_file_read(path, &got, &err), 0);
+	assert_string_equal(got.tenants[0].exports[0].path, "/srv/a;b  c");
+	assert_int_equal(strlen(got.tenants[0].exports[1].path), 180);
+	soda_tenants_file_free(&got);
+	soda_tenants_file_free(&file);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* A line that begins with any blank is a line of its own: no second value of the one before. */
+static void joins_no_lines(void **state)
+{
+	static const char text[] = "[server]\nname = a\n[tenant x]\nkey = " KEY
+				   "\nexport = ro /a\n\vexport = rw /b\n\fexport = rw /c\n";
+	struct soda_tenants_file file;
+	struct soda_conf_error err;
+
+	assert_int_equal(parse(text, &file, &err), 0);
+	assert_int_equal(file.tenants[0].exports_n, 3);
+	soda_tenants_file_free(&file);
+	assert_int_equal(parse("[server]\nname = a\n[tenant x]\nkey = " KEY
+			       "\nexport = ro /a\n\vrw /b ;c\n",
+			       &file, &err),
+			 -EINVAL);
+}
+
 static void expect_server(const char *address, const char *server)
 {
 	struct soda_identity *identity;
@@ -221,6 +270,8 @@ int main(void)
 		cmocka_unit_test(takes_all_of_it),
 		cmocka_unit_test(says_what_is_wrong),
 		cmocka_unit_test(reads_what_it_wrote),
+		cmocka_unit_test(takes_only_what_it_can_write),
+		cmocka_unit_test(joins_no_lines),
 		cmocka_unit_test(knows_which_server_is_meant),
 	};
 
