@@ -428,7 +428,8 @@ void soda_wire_put_two_sided(uint8_t out[SODA_WIRE_TWO_SIDED_BYTES],
 			     const struct soda_wire_two_sided *a)
 {
 	soda_wire_put(out, a->message_bytes, 4);
-	soda_wire_put(out + 4, a->credits, 2);
+	soda_wire_put(out + 4, a->credits, 1);
+	soda_wire_put(out + 5, a->features, 1);
 	soda_wire_put(out + 6, a->answer, 2);
 }
 
@@ -439,10 +440,11 @@ int soda_wire_get_two_sided(const void *in, size_t bytes, struct soda_wire_two_s
 	if (bytes != SODA_WIRE_TWO_SIDED_BYTES)
 		return -EPROTO;
 	a->message_bytes = (uint32_t)soda_wire_get(at, 4);
-	a->credits = (uint16_t)soda_wire_get(at + 4, 2);
+	a->credits = at[4];
+	a->features = at[5];
 	a->answer = (uint16_t)soda_wire_get(at + 6, 2);
 	if (!a->message_bytes)
-		return a->credits || a->answer ? -EPROTO : 0;
+		return a->credits || a->features || a->answer ? -EPROTO : 0;
 	return a->message_bytes % SODA_WIRE_PAGE || a->message_bytes > SODA_WIRE_MAX_DATA ||
 			       !a->credits || a->answer > SODA_ANSWER_SEND
 		       ? -EPROTO

@@ -361,10 +361,14 @@ struct soda_wire_key {
  */
 struct soda_wire_two_sided {
 	uint32_t message_bytes; /* 0: the peer is one-sided */
-	uint16_t credits;
-	uint16_t answer; /* enum soda_answer_by */
+	uint8_t credits;
+	uint8_t features; /* SODA_TWO_SIDED_...; a client of an older release takes both for more
+			     credits than it ever uses */
+	uint16_t answer;  /* enum soda_answer_by */
 };
 #define SODA_WIRE_TWO_SIDED_BYTES 8u
+/* It knows SODA_WIRE_KEEP and SODA_WIRE_KEPT, if it is an agent that keeps. */
+#define SODA_TWO_SIDED_KEEPS 1u
 
 enum soda_answer_by { SODA_ANSWER_WRITE = 0, SODA_ANSWER_SEND = 1 };
 

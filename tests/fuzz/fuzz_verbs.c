@@ -4,7 +4,8 @@
  * I's layout, and of their answers.  librdmacm and the receive buffers are played here. what 8: 0
  * a connection request's private data: length 8, bytes     1  the acceptance's     2  a
  * rejection's: status 8 3  requests: ops: 0,1 a READ  2 a WRITE  3 as it is: opcode 8, imm 32,
- * length 32, bytes  4  answer  5  free  6  sent 4  a key: as it is  5  requests to a listener with
+ * length 32, bytes  4  answer  5  free  6  sent  7 a WRITE of data that were kept: page 8, pages 8,
+ * flags 8, length 8, bytes 4  a key: as it is  5  requests to a listener with
  * a guard: ops: 0  a HELLO  1  the ASK of the tenant that there is  2  of another one  3  the right
  * PROOF  4  but for one bit: which 8  5  the last request once more  6  as it is: 56 bytes
  */
@@ -369,6 +370,22 @@ static const char *request(struct soda_verbs_conn *c, struct fuzz_input *in, uin
 	return n <= sizeof(text) ? deliver_message(c, text, n, imm, odd) : NULL;
 }
 
+/* A WRITE without data: of an origin, or of a code. */
+static const char *kept_request(struct soda_verbs_conn *c, struct fuzz_input *in)
+{
+	uint8_t text[SODA_WIRE_WRITE_BYTES + UINT8_MAX] = { 0 }, page = fuzz_u8(in);
+	uint32_t size = fuzz_u8(in) % 18 * SODA_WIRE_PAGE;
+	uint32_t flags = fuzz_u8(in) | SODA_WIRE_KEPT, n = fuzz_u8(in);
+	unsigned before = daemon_.waiting_n;
+	const char *why;
+
+	soda_wire_put_write(text, &(struct soda_wire_write){ 1, page, size });
+	fuzz_take(in, text + SODA_WIRE_WRITE_BYTES, n);
+	why = deliver_message(c, text, SODA_WIRE_WRITE_BYTES + n, SODA_MSG_WRITE | flags << 8, 0);
+	FUZZ_MUST(why || daemon_.waiting[before]->kept);
+	return why;
+}
+
 static void requests(struct fuzz_input *in)
 {
 	static struct ibv_context device = { .ops = { .post_send = post_send } };
@@ -382,7 +399,7 @@ static void requests(struct fuzz_input *in)
 
 	workers.pool = no_pool;
 	while (in->left && !why) {
-		what = fuzz_u8(in) % 7;
+		what = fuzz_u8(in) % 8;
 		switch (what) {
 		case 4:
 			which = fuzz_u8(in);
@@ -393,6 +410,9 @@ static void requests(struct fuzz_input *in)
 			break;
 		case 6:
 			soda_verbs_conn_sent(c, fuzz_u8(in) & 1 ? c->posted : fuzz_u32(in));
+			break;
+		case 7:
+			why = kept_request(c, in);
 			break;
 		default:
 			why = request(c, in, what);

@@ -257,6 +257,8 @@ void front_open(struct front *f, const char *list)
 	memcpy(f->address, f->list, sizeof(f->address));
 	if (!getenv("SODA_TEST_POOL_AGENT"))
 		return;
+	if (getenv("SODA_TEST_VERBS"))
+		snprintf(listen, sizeof(listen), "%s", getenv("SODA_TEST_VERBS"));
 	if (getenv("SODA_TEST_AGENT_SHM")) {
 		snprintf(f->dir, sizeof(f->dir), "%.40s/soda-test-XXXXXX",
 			 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");

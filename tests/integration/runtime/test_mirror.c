@@ -49,7 +49,7 @@ static void open_pool_of(int listed)
 	char list[SERVERS_MAX * 160] = "";
 
 	for (int i = 0; i < kind->servers; i++) {
-		world_open(&worlds[i], WORLD_TCP, NULL);
+		world_open(&worlds[i], getenv("SODA_TEST_VERBS") ? WORLD_VERBS : WORLD_TCP, NULL);
 		if (i < listed)
 			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s",
 				 i ? "," : "", worlds[i].address);

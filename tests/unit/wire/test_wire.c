@@ -86,12 +86,12 @@ static void test_has(void **state)
 /* How a two-sided peer over verbs is asked: what cannot be is refused. */
 static void test_asked(void **state)
 {
-	static const uint8_t bytes[8] = { 0x00, 0x00, 0x01, 0x00, 16, 0, 1, 0 };
+	static const uint8_t bytes[8] = { 0x00, 0x00, 0x01, 0x00, 16, 1, 1, 0 };
 	static const struct soda_wire_two_sided bad[] = {
-		{ 4095, 16, 0 },   { 65536, 0, 0 }, { 65536, 16, 2 },
-		{ 8 << 20, 1, 0 }, { 0, 1, 0 },	    { 0, 0, 1 },
+		{ 4095, 16, 0, 0 }, { 65536, 0, 0, 0 }, { 65536, 16, 0, 2 }, { 8 << 20, 1, 0, 0 },
+		{ 0, 1, 0, 0 },	    { 0, 0, 1, 0 },	{ 0, 0, 0, 1 },
 	};
-	struct soda_wire_two_sided a = { 65536, 16, SODA_ANSWER_SEND }, back;
+	struct soda_wire_two_sided a = { 65536, 16, SODA_TWO_SIDED_KEEPS, SODA_ANSWER_SEND }, back;
 	uint8_t out[8];
 
 	soda_wire_put_two_sided(out, &a);
@@ -99,6 +99,7 @@ static void test_asked(void **state)
 	assert_int_equal(soda_wire_get_two_sided(bytes, 8, &back), 0);
 	assert_int_equal(back.message_bytes, 65536);
 	assert_int_equal(back.credits, 16);
+	assert_int_equal(back.features, SODA_TWO_SIDED_KEEPS);
 	assert_int_equal(back.answer, SODA_ANSWER_SEND);
 	assert_int_equal(soda_wire_get_two_sided(bytes, 7, &back), -EPROTO);
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -65,7 +65,11 @@ struct vrequest {
 	uint32_t slot; /* READ in place, from its answer on */
 	uint32_t lkey; /* direct */
 	uint16_t region_id;
-	uint8_t marks; /* WRITE: how many dirty marks; 0: none */
+	uint8_t marks;	     /* WRITE: how many dirty marks; 0: none */
+	uint8_t names_bytes; /* WRITE, instead of data: `names`, or `code`, say which are meant */
+	uint8_t names[SODA_WIRE_ORIGIN_BYTES];
+	const uint8_t *code; /* the caller's */
+	bool keep;	     /* WRITE: the peer keeps the data */
 	bool write;
 	bool two_sided;
 	bool told; /* `residency` goes with it */
@@ -394,6 +398,27 @@ static uint32_t put_head(const struct vdata *c, const struct vrequest *r, uint32
 	return SODA_WIRE_READ_BYTES + SODA_WIRE_RESIDENCY_BYTES;
 }
 
+static uint32_t flags_of(const struct vdata *c, const struct vrequest *r)
+{
+	return (c->polling ? SODA_WIRE_POLLING : 0) | (tells(c, r) ? SODA_WIRE_RESIDENCY : 0) |
+	       (r->keep ? SODA_WIRE_KEEP : 0) | (r->names_bytes ? SODA_WIRE_KEPT : 0);
+}
+
+/*
+ * What a WRITE says behind its head, which *sge gets: its data, or which data of the piece's range
+ * are meant, that the peer has kept: they came to it in the same pieces, for every connection of a
+ * program's cuts alike.  False: as stage().
+ */
+static bool stage_write(struct vdata *c, const struct vrequest *r, uint8_t *slot, uint32_t bytes,
+			struct ibv_sge *sge)
+{
+	if (!r->names_bytes)
+		return stage(c, slot, r->data + c->issued_bytes, bytes);
+	memcpy(slot, r->code ? r->code : r->names, r->names_bytes);
+	*sge = ours(c, slot, r->names_bytes);
+	return true;
+}
+
 /* As above, of one work request. */
 static uint32_t ask(struct vdata *c, uint32_t n)
 {
@@ -402,13 +427,12 @@ static uint32_t ask(struct vdata *c, uint32_t n)
 	uint32_t left = r->bytes - c->issued_bytes;
 	uint32_t bytes = left < c->slot_bytes ? left : c->slot_bytes;
 	struct ibv_sge *sge = &c->sge[4 * n];
-	uint32_t flags =
-		(c->polling ? SODA_WIRE_POLLING : 0) | (tells(c, r) ? SODA_WIRE_RESIDENCY : 0);
+	uint32_t flags = flags_of(c, r);
 
 	sge[0] = ours(c, head, put_head(c, r, bytes, head));
 	sge[1] = sge[3] = ours(c, slot, bytes);
 	sge[2] = ours(c, head + TAG_AT, SODA_WIRE_TAG_BYTES);
-	if (r->write && !stage(c, slot, r->data + c->issued_bytes, bytes))
+	if (r->write && !stage_write(c, r, slot, bytes, &sge[1]))
 		return n;
 	c->wr[n] = (struct ibv_send_wr){
 		.wr_id = ID_SEND | ++c->sends,
@@ -566,6 +590,18 @@ static void use_key(const struct vdata *c, const struct soda_post *p, struct vre
 	r->offset = p->offset - s->offset;
 }
 
+/* A WRITE without data: which are meant, that the peer has kept. */
+static void name_kept(struct vrequest *r, const struct soda_post *p)
+{
+	_Static_assert(SODA_WIRE_CODE_BYTES_MAX <= UINT8_MAX, "names_bytes");
+	r->code = p->code;
+	r->names_bytes = (uint8_t)p->code_bytes;
+	if (!p->origin)
+		return;
+	soda_wire_put_origin(r->names, p->origin);
+	r->names_bytes = sizeof(r->names);
+}
+
 static int data_post(struct soda_conn *conn, const struct soda_post *p)
 {
 	struct vdata *c = data(conn);
@@ -581,11 +617,14 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 				.bytes = p->bytes,
 				.rkey = p->mr->rkey,
 				.region_id = p->mr->region_id,
+				.keep = p->keep,
 				.write = p->write,
 				.two_sided = peer_is_two_sided(c),
 				.told = p->residency };
 	if (p->residency)
 		r->residency = *p->residency;
+	if (p->origin || p->code)
+		name_kept(r, p);
 	if (r->two_sided && !p->write)
 		use_key(c, p, r);
 	if (c->regcache && !peer_is_two_sided(c))
@@ -793,6 +832,11 @@ static int data_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME]
 	return soda_verbs_link_device(&data(conn)->link, name);
 }
 
+static bool data_keeps(const struct soda_conn *conn)
+{
+	return data(conn)->two_sided.features & SODA_TWO_SIDED_KEEPS;
+}
+
 static void data_end_poll(const struct soda_conn *conn, struct pollfd *p)
 {
 	*p = (struct pollfd){ .fd = data(conn)->link.end_fd, .events = POLLIN };
@@ -831,6 +875,7 @@ static const struct soda_conn_ops data_ops = {
 	.abort = data_abort,
 	.fd = data_fd,
 	.device = data_device,
+	.keeps = data_keeps,
 	.reach_keyed = data_reach_keyed,
 	.end_poll = data_end_poll,
 	.post = data_post,

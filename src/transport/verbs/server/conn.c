@@ -283,17 +283,44 @@ static const char *take_read(struct soda_verbs_conn *c, struct soda_verbs_buffer
 	return NULL;
 }
 
-static const char *take_write(struct soda_verbs_conn *c, struct soda_verbs_buffer *b,
-			      uint32_t bytes, bool polling)
+/* Which data a WRITE without any means, of whose body so many bytes are in b->data. False: none. */
+static bool get_kept(struct soda_verbs_buffer *b, uint32_t bytes, struct soda_request *rq)
 {
+	rq->kept = true;
+	if (bytes == SODA_WIRE_ORIGIN_BYTES)
+		soda_wire_get_origin(b->data, &rq->origin);
+	else if (soda_wire_get_code(b->data, bytes, &b->code))
+		rq->code = &b->code;
+	else
+		return false;
+	return true;
+}
+
+/* bytes: of its data, or of what says which are meant. NULL, or what is wrong with it. */
+static const char *decode_write(struct soda_verbs_conn *c, struct soda_verbs_buffer *b,
+				uint32_t bytes, uint32_t flags)
+{
+	struct soda_request *rq = &b->ask.rq;
 	struct soda_wire_write w;
-	const char *why = NULL;
-	uint32_t turn;
 
 	soda_wire_get_write(b->head, &w);
-	if (soda_wire_check_range(0, w.size, SODA_VERBS_MESSAGE) < 0 ||
-	    bytes != SODA_WIRE_WRITE_BYTES + w.size)
-		why = "a WRITE of a size that is not allowed";
+	deliver(c, &b->ask, &w, flags & SODA_WIRE_POLLING);
+	rq->write = true;
+	if (soda_wire_check_range(0, w.size, SODA_VERBS_MESSAGE) < 0)
+		return "a WRITE of a size that is not allowed";
+	if (flags & SODA_WIRE_KEPT)
+		return get_kept(b, bytes, rq) ? NULL : "a WRITE without data that makes no sense";
+	rq->keep = flags & SODA_WIRE_KEEP;
+	rq->data = b->data;
+	return bytes == w.size ? NULL : "a WRITE of another size than it says";
+}
+
+static const char *take_write(struct soda_verbs_conn *c, struct soda_verbs_buffer *b,
+			      uint32_t bytes, uint32_t flags)
+{
+	const char *why = decode_write(c, b, bytes, flags);
+	uint32_t turn;
+
 	if (!why)
 		why = admit(c, true, &turn);
 	soda_verbs_buffer_taken(b, !why);
@@ -302,9 +329,6 @@ static const char *take_write(struct soda_verbs_conn *c, struct soda_verbs_buffe
 	soda_verbs_conn_answer(c, turn)->write = true;
 	b->ask.turn = turn;
 	memcpy(soda_verbs_conn_tag(c, turn), b->head, SODA_WIRE_TAG_BYTES);
-	deliver(c, &b->ask, &w, polling);
-	b->ask.rq.write = true;
-	b->ask.rq.data = b->data;
 	c->p.peer.listener->ops->request(c->p.peer.client, &b->ask.rq);
 	return NULL;
 }
@@ -312,15 +336,15 @@ static const char *take_write(struct soda_verbs_conn *c, struct soda_verbs_buffe
 const char *soda_verbs_conn_request(struct soda_verbs_conn *c, struct soda_verbs_buffer *b,
 				    const struct ibv_wc *wc)
 {
-	uint32_t imm = be32toh(wc->imm_data), type = imm & 0xff;
-	bool polling = imm >> 8 & SODA_WIRE_POLLING, told = imm >> 8 & SODA_WIRE_RESIDENCY;
+	uint32_t imm = be32toh(wc->imm_data), type = imm & 0xff, flags = imm >> 8 & 0xff;
+	bool told = flags & SODA_WIRE_RESIDENCY;
 
 	if (wc->opcode == IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_IMM) {
 		if (type == SODA_MSG_READ &&
 		    wc->byte_len == SODA_WIRE_READ_BYTES + (told ? SODA_WIRE_RESIDENCY_BYTES : 0))
-			return take_read(c, b, polling, told);
+			return take_read(c, b, flags & SODA_WIRE_POLLING, told);
 		if (type == SODA_MSG_WRITE && wc->byte_len > SODA_WIRE_WRITE_BYTES)
-			return take_write(c, b, wc->byte_len, polling);
+			return take_write(c, b, wc->byte_len - SODA_WIRE_WRITE_BYTES, flags);
 	}
 	soda_verbs_buffer_taken(b, false);
 	return "unknown request, or of the wrong length";
@@ -422,6 +446,7 @@ void soda_verbs_conn_say(const struct soda_listener *l, struct soda_wire_two_sid
 {
 	*how = (struct soda_wire_two_sided){ .message_bytes = SODA_VERBS_MESSAGE,
 					     .credits = SODA_VERBS_CREDITS,
+					     .features = SODA_TWO_SIDED_KEEPS,
 					     .answer = (uint16_t)l->opt.answer };
 }
 

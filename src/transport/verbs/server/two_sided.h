@@ -53,6 +53,7 @@ struct soda_verbs_request {
 /* A receive buffer, and the WRITE that came in it. */
 struct soda_verbs_buffer {
 	struct soda_verbs_request ask; /* first */
+	struct soda_wire_code code;    /* of a WRITE of parity that has no data */
 	struct soda_verbs_pool *pool;
 	struct soda_verbs_buffer *next; /* guarded by the pool's lock */
 	uint8_t *head;			/* the first bytes, as many as a WRITE's head has */
