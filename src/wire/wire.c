@@ -470,21 +470,28 @@ void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_
 	l->generation = soda_wire_get(in + 24, 8);
 }
 
-void soda_wire_put_store(uint8_t out[SODA_WIRE_STORE_BYTES], const struct soda_wire_store *s)
+size_t soda_wire_put_store(uint8_t out[SODA_WIRE_STORE_AS_BYTES], const struct soda_wire_store *s)
 {
 	soda_wire_put(out, s->region_id, 2);
 	soda_wire_put(out + 2, s->part, 2);
+	if (!s->as.client_id)
+		return SODA_WIRE_STORE_BYTES;
+	soda_wire_put_origin(out + SODA_WIRE_STORE_BYTES, &s->as);
+	return SODA_WIRE_STORE_AS_BYTES;
 }
 
 int soda_wire_get_store(const void *bytes_in, size_t bytes, struct soda_wire_store *s)
 {
 	const uint8_t *in = bytes_in;
 
-	if (bytes != SODA_WIRE_STORE_BYTES)
+	if (bytes != SODA_WIRE_STORE_BYTES && bytes != SODA_WIRE_STORE_AS_BYTES)
 		return -EPROTO;
-	s->region_id = (uint16_t)soda_wire_get(in, 2);
-	s->part = (uint16_t)soda_wire_get(in + 2, 2);
-	return 0;
+	*s = (struct soda_wire_store){ .region_id = (uint16_t)soda_wire_get(in, 2),
+				       .part = (uint16_t)soda_wire_get(in + 2, 2) };
+	if (bytes == SODA_WIRE_STORE_BYTES)
+		return 0;
+	soda_wire_get_origin(in + SODA_WIRE_STORE_BYTES, &s->as);
+	return s->as.client_id ? 0 : -EPROTO;
 }
 
 void soda_wire_put_stored(uint8_t out[SODA_WIRE_STORED_BYTES], const struct soda_wire_stored *s)

@@ -440,8 +440,15 @@ struct soda_wire_written {
 struct soda_wire_store {
 	uint16_t region_id;
 	uint16_t part;
+	/*
+	 * Behind an agent in front of a pool, of a file that is read from several servers: the
+	 * same program's region of another server with the same content, which has joined.  This
+	 * region's is the same object, and the same member.  client_id 0: none.
+	 */
+	struct soda_wire_origin as;
 };
 #define SODA_WIRE_STORE_BYTES 4u
+#define SODA_WIRE_STORE_AS_BYTES (SODA_WIRE_STORE_BYTES + SODA_WIRE_ORIGIN_BYTES)
 #define SODA_WIRE_STORE_MAP 0xffffu
 #define SODA_WIRE_STORE_PART (1ull << 30) /* bytes of the file in a memfd, fewer in the last */
 
@@ -511,7 +518,8 @@ void soda_wire_put_discard(uint8_t out[SODA_WIRE_DISCARD_BYTES], const struct so
 int soda_wire_get_discard(const void *in, size_t bytes, struct soda_wire_discard *d);
 void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w);
 int soda_wire_get_written(const void *in, size_t bytes, struct soda_wire_written *w);
-void soda_wire_put_store(uint8_t out[SODA_WIRE_STORE_BYTES], const struct soda_wire_store *s);
+/* How many bytes it is. */
+size_t soda_wire_put_store(uint8_t out[SODA_WIRE_STORE_AS_BYTES], const struct soda_wire_store *s);
 int soda_wire_get_store(const void *in, size_t bytes, struct soda_wire_store *s);
 void soda_wire_put_stored(uint8_t out[SODA_WIRE_STORED_BYTES], const struct soda_wire_stored *s);
 int soda_wire_get_stored(const void *in, size_t bytes, struct soda_wire_stored *s);

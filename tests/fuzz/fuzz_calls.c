@@ -313,16 +313,18 @@ static void call_name(struct fuzz_input *in)
 
 static void call_range(struct fuzz_input *in, bool advise)
 {
-	uint8_t which = fuzz_u8(in), region = fuzz_u8(in), body[SODA_WIRE_ADVISE_BYTES];
+	uint8_t which = fuzz_u8(in), region = fuzz_u8(in);
+	uint8_t body[SODA_WIRE_ADVISE_BYTES + SODA_WIRE_STORE_AS_BYTES];
 	uint8_t advice = advise ? fuzz_u8(in) : 0;
 	uint64_t offset = (uint64_t)fuzz_u16(in) * SODA_WIRE_PAGE;
 	uint64_t bytes = (uint64_t)fuzz_u16(in) * SODA_WIRE_PAGE;
 
 	if (region & 64) {
-		soda_wire_put_store(
-			body, &(struct soda_wire_store){ region % 4,
-							 (uint16_t)(offset / SODA_WIRE_PAGE) });
-		call(which, SODA_MSG_STORE, body, SODA_WIRE_STORE_BYTES);
+		struct soda_wire_store ask = { .region_id = region % 4,
+					       .part = (uint16_t)(offset / SODA_WIRE_PAGE) };
+
+		ask.as.client_id = region & 32 ? bytes / SODA_WIRE_PAGE : 0;
+		call(which, SODA_MSG_STORE, body, (uint32_t)soda_wire_put_store(body, &ask));
 		return;
 	}
 	if (region & 128)

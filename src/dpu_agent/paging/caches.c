@@ -395,11 +395,11 @@ void soda_caches_open(struct soda_session *s, struct soda_paging_region *r)
 }
 
 void soda_caches_view(struct soda_session *s, struct soda_paging_region *r,
-		      struct soda_node_object *o)
+		      struct soda_node_object *o, const struct soda_owner_name *as)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
 	struct soda_region_cache *rc = &r->cache;
-	struct soda_owner_name name = rc->name;
+	struct soda_owner_name name = *as;
 
 	name.view_chunk = soda_pager(s)->server.hello.chunk_bytes;
 	name.view_user = s->info.uid;

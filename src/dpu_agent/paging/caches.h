@@ -80,10 +80,11 @@ void soda_caches_free(struct soda_session *s, struct soda_paging_region *r);
 
 /*
  * The region has joined an object of the node's store, and leaves that after soda_caches_free: what
- * is read ahead of it goes there.  Before requests find the object.
+ * is read ahead of it goes there.  Before requests find the object.  as: whose reader the region
+ * is, which need not be itself.
  */
 void soda_caches_view(struct soda_session *s, struct soda_paging_region *r,
-		      struct soda_node_object *o);
+		      struct soda_node_object *o, const struct soda_owner_name *as);
 /* The view's owner, for a region that is held and has joined; SODA_CACHE_NONE: nobody looks. */
 uint32_t soda_caches_view_of(const struct soda_paging_region *r);
 /* A program has asked for a chunk of that view; one that has gone since does no harm. */

@@ -48,33 +48,72 @@ static bool has_joined(struct soda_session *s, struct soda_paging_region *r)
 	return joined;
 }
 
-/* Another control connection of the client may have been faster: then this place is given back. */
+/* The region's place from now on.  Another control connection may have been faster: given back. */
+static void take_place(struct soda_session *s, struct soda_paging_region *r,
+		       struct soda_node_member *member, const struct soda_owner_name *view)
+{
+	struct soda_node_object *o = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	if (!r->member.object) {
+		r->member = *member;
+		member->object = NULL;
+		o = r->member.object;
+	}
+	pthread_mutex_unlock(&s->lock);
+	soda_node_leave(member);
+	if (o) {
+		soda_caches_view(s, r, o, view);
+		atomic_store(&r->object, o); /* requests find it from now on */
+	}
+}
+
 static int join(struct soda_session *s, struct soda_paging_region *r, struct soda_why *why)
 {
 	struct soda_node_name name = { .uid = s->info.uid,
 				       .tenant = s->info.tenant,
+				       .server = r->cache.name.server,
 				       .file_id = r->file_id,
 				       .generation = r->generation,
 				       .bytes = r->bytes,
 				       .chunk_bytes = soda_pager(s)->server.hello.chunk_bytes };
 	struct soda_node_member member;
 	int ret = soda_node_join(soda_paging(s)->store, &name, &member, why);
-	struct soda_node_object *o = NULL;
 
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&s->lock);
-	if (!r->member.object) {
-		r->member = member;
-		member.object = NULL;
-		o = r->member.object;
+	if (!ret)
+		take_place(s, r, &member, &r->cache.name);
+	return ret;
+}
+
+/*
+ * As the program's region of another server, which has joined.  That both have the same content is
+ * the program's word: what it says of its own files concerns programs of its user alone, who could
+ * write to the object anyway.
+ */
+static int join_as(struct soda_session *s, struct soda_paging_region *r,
+		   const struct soda_wire_origin *as, struct soda_why *why)
+{
+	struct soda_session *other = soda_session_look(s->all, as->client_id);
+	struct soda_node_member member = { .object = NULL };
+	const struct soda_paging_region *there;
+	struct soda_owner_name view;
+
+	if (!other)
+		return refuse(why, -ENOENT, "the store does not know the file's other server");
+	pthread_mutex_lock(&other->lock);
+	there = other->tenant == s->tenant && other->info.uid == s->info.uid &&
+				(s->tenant || other->secret == as->secret)
+			? soda_region_find_locked(other, as->region_id)
+			: NULL;
+	if (there && there->member.object && there->bytes == r->bytes) {
+		soda_node_join_again(&there->member, &member);
+		view = there->cache.name;
 	}
-	pthread_mutex_unlock(&s->lock);
-	soda_node_leave(&member);
-	if (o) {
-		soda_caches_view(s, r, o);
-		atomic_store(&r->object, o); /* requests find it from now on */
-	}
+	pthread_mutex_unlock(&other->lock);
+	soda_session_put(other);
+	if (!member.object)
+		return refuse(why, -ENOENT, "the file has not joined the store by that server");
+	take_place(s, r, &member, &view);
 	return 0;
 }
 
@@ -89,7 +128,8 @@ int soda_paging_store_call(struct soda_session *s, struct soda_paging_region *r,
 	if (!(r->flags & SODA_WIRE_READ_ONLY) || !r->file_id)
 		return refuse(&reply->why, -EINVAL, "the store takes READ_ONLY objects");
 	if (ask->part == SODA_WIRE_STORE_MAP && !has_joined(s, r))
-		ret = join(s, r, &reply->why);
+		ret = ask->as.client_id ? join_as(s, r, &ask->as, &reply->why)
+					: join(s, r, &reply->why);
 	if (ret)
 		return ret;
 	if (!has_joined(s, r))

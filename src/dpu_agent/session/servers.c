@@ -56,16 +56,13 @@ static int fill(struct soda_dpu_servers *all, struct soda_dpu_server *place, con
 	return 0;
 }
 
-/* What only one server can give is refused where --server names a pool. */
+/* What is of one server is refused where --server names a pool. */
 static int check_pool(const struct soda_dpu_options *opt)
 {
-	const char *what = opt->server_name   ? "--server-name is the name of one server"
-			   : opt->store_bytes ? "--store has what one server exports"
-					      : NULL;
-
-	if (!what)
+	if (!opt->server_name)
 		return 0;
-	soda_log_error("%s, and --server names a pool: %s", what, opt->server);
+	soda_log_error("--server-name is the name of one server, and --server names a pool: %s",
+		       opt->server);
 	return -EINVAL;
 }
 

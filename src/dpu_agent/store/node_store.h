@@ -38,12 +38,14 @@ struct soda_node_object; /* a file in the store, of a user who is one tenant */
 struct soda_node_name {
 	uid_t uid;
 	uint32_t tenant; /* soda_peer_info.tenant */
+	uint16_t server; /* the tag of the pool's member that has it; 0: there is no pool */
 	uint64_t file_id, generation;
 	uint64_t bytes; /* of the file, in whole pages */
 	uint32_t chunk_bytes;
 };
 
-/* A process's place in an object; `object` NULL: none. */
+/* A process's place in an object, which it leaves as often as it has joined; `object` NULL: none.
+ */
 struct soda_node_member {
 	struct soda_node_object *object;
 	uint32_t number;
@@ -101,6 +103,8 @@ void soda_node_store_destroy(struct soda_node_store *store);
  */
 int soda_node_join(struct soda_node_store *store, const struct soda_node_name *name,
 		   struct soda_node_member *member_p, struct soda_why *why);
+/* The place of a process once more, of a file that it reads from several servers. */
+void soda_node_join_again(const struct soda_node_member *member, struct soda_node_member *again_p);
 /*
  * The process has gone, or has closed the file: nothing is asked for it any more. What is there
  * stays, for those that come, until others need the room. A no-op where it has not joined.

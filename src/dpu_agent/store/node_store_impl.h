@@ -92,9 +92,10 @@ struct soda_node_object {
 	struct soda_node_part *parts;
 	struct soda_store_map *map;
 	struct soda_node_chunk *chunks;
-	uint64_t members;	    /* a bit each; guarded by the lock, and so below */
-	uint32_t taken;		    /* chunks that are not EMPTY */
-	struct soda_node_pin *pins; /* of all members */
+	uint64_t members;		     /* a bit each; guarded by the lock, and so below */
+	uint16_t joined[SODA_STORE_MEMBERS]; /* how often each has */
+	uint32_t taken;			     /* chunks that are not EMPTY */
+	struct soda_node_pin *pins;	     /* of all members */
 	uint32_t pins_n;
 	/* a ring: chunks that are ahead, and some that are not any more, each once */
 	uint32_t *ahead, ahead_first, ahead_n;

@@ -266,8 +266,9 @@ static struct soda_node_object *find_locked(struct soda_node_store *store,
 	struct soda_node_object *o = store->objects;
 
 	while (o && (o->name.uid != name->uid || o->name.tenant != name->tenant ||
-		     o->name.file_id != name->file_id || o->name.generation != name->generation ||
-		     o->name.bytes != name->bytes || o->name.chunk_bytes != name->chunk_bytes))
+		     o->name.server != name->server || o->name.file_id != name->file_id ||
+		     o->name.generation != name->generation || o->name.bytes != name->bytes ||
+		     o->name.chunk_bytes != name->chunk_bytes))
 		o = o->next;
 	return o;
 }
@@ -320,6 +321,7 @@ static bool add_member_locked(struct soda_node_object *o, struct soda_node_membe
 	*member_p = (struct soda_node_member){ .object = o,
 					       .number = (uint32_t)__builtin_ctzll(~o->members) };
 	o->members |= 1ull << member_p->number;
+	o->joined[member_p->number] = 1;
 	o->store->stats.members++;
 	return true;
 }
@@ -377,6 +379,16 @@ int soda_node_join(struct soda_node_store *store, const struct soda_node_name *n
 	return joined ? 0 : refuse(store, -EBUSY, why, "too many have joined with this file");
 }
 
+void soda_node_join_again(const struct soda_node_member *member, struct soda_node_member *again_p)
+{
+	struct soda_node_object *o = member->object;
+
+	*again_p = *member;
+	pthread_mutex_lock(&o->store->lock);
+	o->joined[member->number]++;
+	pthread_mutex_unlock(&o->store->lock);
+}
+
 void soda_node_leave(struct soda_node_member *member)
 {
 	struct soda_node_object *o = member->object;
@@ -387,6 +399,10 @@ void soda_node_leave(struct soda_node_member *member)
 		return;
 	member->object = NULL;
 	pthread_mutex_lock(&store->lock);
+	if (--o->joined[member->number]) {
+		pthread_mutex_unlock(&store->lock);
+		return;
+	}
 	memset((void *)soda_store_member(o->map, o->chunks_n, member->number), 0, SODA_WIRE_PAGE);
 	o->members &= ~(1ull << member->number);
 	store->stats.members--;

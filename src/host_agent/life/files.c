@@ -19,6 +19,7 @@
 #include "host_agent/life/recover.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/pages/shared.h"
 #include "wire/pool.h"
 
 enum { PLACES = 2 * SODA_COPIES, NO_PLACE = -1 };
@@ -426,6 +427,27 @@ static void put_off(struct soda_region *r, const struct soda_link *link, int err
 				   : "it was connected to anew");
 }
 
+/*
+ * What the node's store has of the object is filled by READs of the new copy as well.  An agent
+ * that knows no other copy's place answers them with data, and so does one without a store.
+ */
+static int join_store(const struct soda_region *r, struct soda_region *copy, struct soda_why *why)
+{
+	struct soda_wire_stored got;
+	int fd, ret = -ENOENT;
+
+	if (!r->shared || !soda_shared_knows(r, copy->link))
+		return 0;
+	soda_copy_fit(copy, r);
+	for (uint32_t k = 0; k < PLACES && ret == -ENOENT; k++)
+		if (r->copy[k])
+			ret = soda_calls_join_store(copy, SODA_WIRE_STORE_MAP, r->copy[k], &got,
+						    &fd, why);
+	if (!ret)
+		close(fd);
+	return ret == -ENOENT || ret == -ENOTSUP ? 0 : ret;
+}
+
 /* Try that server. true: the file is read from there, too. */
 static bool add_on(struct soda_region *r, struct soda_link *link)
 {
@@ -445,6 +467,8 @@ static bool add_on(struct soda_region *r, struct soda_link *link)
 		return false;
 	}
 	ret = verify(r, copy, &why);
+	if (!ret)
+		ret = join_store(r, copy, &why);
 	if (!ret && install(r, place, copy, breaks)) {
 		if (old) {
 			close_copy(old);

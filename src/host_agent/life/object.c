@@ -206,12 +206,12 @@ static void close_region(struct soda_region *r, struct soda_why *why)
 	soda_log_error("%s", why->text);
 }
 
-/* The map, then each of the parts. */
-static int ask_for_store(struct soda_region *r, struct soda_shared_memory *memory,
+/* The map, then each of the parts.  at: the object, or its first copy. */
+static int ask_for_store(struct soda_region *at, struct soda_shared_memory *memory,
 			 struct soda_why *why)
 {
 	struct soda_wire_stored *got = &memory->stored, again;
-	int ret = soda_calls_join_store(r, SODA_WIRE_STORE_MAP, got, &memory->map_fd, why);
+	int ret = soda_calls_join_store(at, SODA_WIRE_STORE_MAP, NULL, got, &memory->map_fd, why);
 
 	if (ret)
 		return ret;
@@ -223,15 +223,18 @@ static int ask_for_store(struct soda_region *r, struct soda_shared_memory *memor
 	for (uint16_t i = 0; i < got->parts; i++)
 		memory->parts[i] = -1;
 	for (uint16_t i = 0; i < got->parts && !ret; i++) {
-		ret = soda_calls_join_store(r, i, &again, &memory->parts[i], why);
+		ret = soda_calls_join_store(at, i, NULL, &again, &memory->parts[i], why);
 		if (!ret && again.member != got->member) /* of another agent */
 			ret = -EAGAIN;
 	}
 	return ret;
 }
 
-/* Where it cannot be had the process has copies of its own, as without a store. */
-static void join_store(struct soda_region *r)
+/*
+ * Where it cannot be had the process has copies of its own, as without a store.  at: the object, or
+ * its first copy.
+ */
+static void join_store(struct soda_region *r, struct soda_region *at)
 {
 	struct soda_shared_memory memory = { .map_fd = -1 };
 	struct soda_why why = { "" };
@@ -239,7 +242,7 @@ static void join_store(struct soda_region *r)
 
 	if (r->flags & SODA_READ_ONLY && soda_agent.uffd.minor &&
 	    !soda_agent.settings.trace) /* of pages that the library installs itself */
-		ret = ask_for_store(r, &memory, &why);
+		ret = ask_for_store(at, &memory, &why);
 	if (!ret)
 		ret = soda_shared_attach(r, &memory, &why);
 	for (uint32_t i = 0; i < r->chunks && !ret; i++)
@@ -274,7 +277,7 @@ static int open_and_place(struct soda_region *r, const struct site *site, struct
 	if (ret)
 		close_region(r, &(struct soda_why){ "" });
 	else if (!r->sealed_file)
-		join_store(r);
+		join_store(r, r);
 	return ret;
 }
 
@@ -699,8 +702,11 @@ static int open_copied(struct soda_region *r, const struct site *site, struct so
 		ret = place(r, site, why);
 	if (!ret) {
 		soda_copy_fit(r->copy[0], r);
+		if (!r->sealed_file)
+			join_store(r, r->copy[0]);
 		if (publish_file(r))
 			return 0;
+		leave_store(r);
 		mprotect(soda_chunk_address(r->first), r->span, PROT_NONE);
 		soda_region_vacate(r);
 		ret = -ECONNRESET;

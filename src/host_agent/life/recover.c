@@ -303,19 +303,43 @@ static int reopen(struct soda_region *r, struct recovery *o)
 	return 0;
 }
 
+/* A copy on another server, from which the object is read as well; NULL: there is none. */
+static const struct soda_region *other_copy(const struct soda_region *r,
+					    const struct soda_link *link)
+{
+	uint64_t copies = soda_copies(r);
+
+	for (uint32_t k = 0; copies && k < soda_copy_places(r); k++)
+		if (soda_copy_is_current(copies, k) && soda_copy_link(r, k) != link)
+			return r->copy[k];
+	return NULL;
+}
+
+static int join_store(const struct recovery *o, struct soda_region *at,
+		      const struct soda_region *as, struct soda_wire_stored *got_p, int *fd_p)
+{
+	return soda_calls_join_store_on(o->control, at, SODA_WIRE_STORE_MAP, as, got_p, fd_p,
+					(int)soda_agent.settings.fault_timeout_ms, o->why);
+}
+
 /*
  * The agent has forgotten the process's place in the node's store, if it had ended the session
- * meanwhile: ask for one again.  Where there is none the agent sends data, as the next agent does.
+ * meanwhile: ask for one again, as another copy's or by the name that the object was joined with.
+ * Where there is none the agent sends data, as the next agent does.  at: the object, or its copy on
+ * that server.
  */
-static int rejoin_store(const struct recovery *o, struct soda_region *r)
+static int rejoin_store(const struct recovery *o, struct soda_region *r, struct soda_region *at)
 {
+	const struct soda_region *as = other_copy(r, o->link);
 	struct soda_wire_stored got;
-	int fd, ret;
+	int fd, ret = -ENOENT;
 
-	if (!r->shared || r->refused || !soda_shared_knows(r))
+	if (!r->shared || r->refused || !soda_shared_knows(r, o->link))
 		return 0;
-	ret = soda_calls_join_store_on(o->control, r, SODA_WIRE_STORE_MAP, &got, &fd,
-				       (int)soda_agent.settings.fault_timeout_ms, o->why);
+	if (as)
+		ret = join_store(o, at, as, &got, &fd);
+	if (ret == -ENOENT && r->link == o->link)
+		ret = join_store(o, at, NULL, &got, &fd);
 	if (!ret)
 		soda_shared_rejoined(r, &got, fd);
 	return soda_call_lost(ret) ? ret : 0;
@@ -334,6 +358,13 @@ static int renew_region(const struct recovery *o, struct soda_region *r)
 	return soda_conn_renew_region(o->control, &r->mr, timeout_ms, o->why);
 }
 
+static int renew_copy(const struct recovery *o, struct soda_region *r, struct soda_region *copy)
+{
+	int ret = renew_region(o, copy);
+
+	return ret ? ret : rejoin_store(o, r, copy);
+}
+
 /*
  * A slab's copy on the server, if there is one.  Where the server does not have it, it is stale,
  * and will be rebuilt; the last copy is opened anew, and what was only there is lost.
@@ -346,7 +377,7 @@ static int recover_copy(struct soda_region *r, struct recovery *o)
 	if (!copy || k < 0)
 		return 0;
 	if (!forgotten(copy))
-		return renew_region(o, copy);
+		return renew_copy(o, r, copy);
 	if (r->content) { /* life/files.c opens it again, there or elsewhere */
 		if (!soda_copies_drop(r, (uint32_t)k))
 			atomic_store(&r->nowhere, true);
@@ -370,7 +401,7 @@ static int recover_one(struct soda_region *r, void *arg)
 	if (r->going || r->link != o->link)
 		return 0;
 	ret = forgotten(r) ? reopen(r, o) : renew_region(o, r);
-	return ret ? ret : rejoin_store(o, r);
+	return ret ? ret : rejoin_store(o, r, r);
 }
 
 /* Freeze the object's frozen ranges again. */

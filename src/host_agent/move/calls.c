@@ -376,16 +376,23 @@ int soda_calls_publish_region(struct soda_region *r, const char *name, uint32_t 
 
 struct joining {
 	uint16_t part;
+	const struct soda_region *as;
 	struct soda_wire_stored *stored;
 	int *fd;
 };
 
 int soda_calls_join_store_on(struct soda_conn *c, struct soda_region *r, uint16_t part,
-			     struct soda_wire_stored *stored_p, int *fd_p, int timeout_ms,
-			     struct soda_why *why)
+			     const struct soda_region *as, struct soda_wire_stored *stored_p,
+			     int *fd_p, int timeout_ms, struct soda_why *why)
 {
 	struct soda_wire_store ask = { .region_id = r->id, .part = part };
 
+	if (as)
+		ask.as = (struct soda_wire_origin){
+			.client_id = atomic_load(&as->link->client_id),
+			.secret = atomic_load(&as->link->secret),
+			.region_id = as->id,
+		};
 	if (!(r->link->server.welcome.agent & SODA_WIRE_AGENT_STORES))
 		return -ENOTSUP;
 	return soda_conn_store(c, &ask, r->span, stored_p, fd_p, timeout_ms, why);
@@ -396,13 +403,13 @@ static int join_call(struct soda_conn *c, struct soda_region *r, void *arg, bool
 {
 	struct joining *j = arg;
 
-	return soda_calls_join_store_on(c, r, j->part, j->stored, j->fd, timeout_ms, why);
+	return soda_calls_join_store_on(c, r, j->part, j->as, j->stored, j->fd, timeout_ms, why);
 }
 
-int soda_calls_join_store(struct soda_region *r, uint16_t part, struct soda_wire_stored *stored_p,
-			  int *fd_p, struct soda_why *why)
+int soda_calls_join_store(struct soda_region *r, uint16_t part, const struct soda_region *as,
+			  struct soda_wire_stored *stored_p, int *fd_p, struct soda_why *why)
 {
-	struct joining j = { part, stored_p, fd_p };
+	struct joining j = { part, as, stored_p, fd_p };
 
 	return with_control(join_call, r, &j, why);
 }

@@ -77,15 +77,16 @@ int soda_calls_publish_region(struct soda_region *r, const char *name, uint32_t 
 			      struct soda_wire_opened *opened_p, bool *asked_p,
 			      struct soda_why *why);
 /*
- * SODA_MSG_STORE, for an object that is open and that nobody uses yet. As soda_conn_store; -ENOTSUP
- * also where the peer says in its welcome that it has no store.
+ * SODA_MSG_STORE, for an object that is open, or a copy of one, of so many bytes in whole chunks.
+ * as: another copy, which has joined, or NULL.  As soda_conn_store; -ENOTSUP also where the peer
+ * says in its welcome that it has no store.
  */
-int soda_calls_join_store(struct soda_region *r, uint16_t part, struct soda_wire_stored *stored_p,
-			  int *fd_p, struct soda_why *why);
+int soda_calls_join_store(struct soda_region *r, uint16_t part, const struct soda_region *as,
+			  struct soda_wire_stored *stored_p, int *fd_p, struct soda_why *why);
 /* The same on this connection, of a recovery. */
 int soda_calls_join_store_on(struct soda_conn *c, struct soda_region *r, uint16_t part,
-			     struct soda_wire_stored *stored_p, int *fd_p, int timeout_ms,
-			     struct soda_why *why);
+			     const struct soda_region *as, struct soda_wire_stored *stored_p,
+			     int *fd_p, int timeout_ms, struct soda_why *why);
 /* Any other advice. As soda_conn_advise. */
 int soda_calls_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
 			     struct soda_static_map **map_p, struct soda_why *why);

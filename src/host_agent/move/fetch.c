@@ -80,7 +80,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 	}
 	placed = !in.shared && !r->sealing && soda_conn_installs(ch->conn) &&
 		 soda_install_by_peer(r, &in, &protect);
-	if (in.shared && !soda_shared_mends(r, in.id))
+	if (in.shared && !in.late && !soda_shared_mends(r, in.id))
 		ret = soda_conn_post_stored(ch->conn, &from->mr, soda_region_offset(r, in.id),
 					    bytes, slot_of(ch, ch->tail), in.id);
 	else if (placed)
@@ -422,25 +422,30 @@ static bool elsewhere(const struct soda_region *r, const struct soda_link *link)
 /*
  * Whether a READ from that server that is late may be asked for at another one: few may, so that a
  * machine that is slow as a whole is not burdened with twice the READs; but each may that has taken
- * so long as a server may be silent.
+ * so long as a server may be silent.  Of the node's store then also at the same one: who fills the
+ * chunk there may ask a server that is away, and the data can be had all the same.
  */
 static bool may_hedge(const struct soda_thread *t, const struct soda_region *r,
 		      const struct soda_link *link, uint64_t since_ns)
 {
 	const struct soda_link *other = soda_copies_source(r, link);
 
-	if (!elsewhere(r, link))
+	if (!elsewhere(r, link) && !r->shared)
 		return false;
-	return soda_now_ns() - since_ns >= SODA_SILENT_MS * SODA_MS_NS ||
+	if (soda_now_ns() - since_ns >= SODA_SILENT_MS * SODA_MS_NS)
+		return true;
+	return elsewhere(r, link) &&
 	       (!atomic_load(&other->late) &&
 		t->hedged * SODA_HEDGE_SHARE <= t->reads + SODA_HEDGE_SPARE * SODA_HEDGE_SHARE);
 }
 
 /*
  * The channel's request for the chunk is late: its answer will be ignored, and the caller, whose
- * the FETCHING chunk is from now on, asks elsewhere.  false: there is no such request.
+ * the FETCHING chunk is from now on, asks elsewhere.  false: there is no such request, or none that
+ * another one would be of use for.
  */
-static bool withdraw(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t id)
+static bool withdraw(struct soda_thread *t, struct soda_fetch_channel *ch,
+		     const struct soda_region *r, uint32_t id)
 {
 	struct soda_link *link = soda_channel_link(ch);
 
@@ -449,6 +454,8 @@ static bool withdraw(struct soda_thread *t, struct soda_fetch_channel *ch, uint3
 
 		if (q->in.id != id || q->withdrawn || q->placed || q->copying)
 			continue;
+		if (q->in.late && !elsewhere(r, link))
+			return false;
 		q->withdrawn = true;
 		q->withdrawn_ns = soda_now_ns();
 		atomic_fetch_add(&link->late, 1);
@@ -488,7 +495,7 @@ static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch,
 		if (n || !fetching(id))
 			continue;
 		if (soda_now_ns() >= late_ns && may_hedge(t, r, soda_channel_link(ch), began) &&
-		    withdraw(t, ch, id))
+		    withdraw(t, ch, r, id))
 			return MOVED;
 		deadline_ns += soda_thread_stood_still(t, (uint64_t)asked, soda_now_ns() - now);
 		if (soda_now_ns() >= deadline_ns) {
@@ -643,22 +650,33 @@ static int demand_from(struct soda_thread *t, const struct soda_link *link, stru
 	return ret;
 }
 
-int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
-		      uint64_t deadline_ns)
+/* Whether the chunk is being filled in the node's store, perhaps by a server that is away. */
+static bool fill_may_be_lost(const struct soda_region *r, uint32_t id)
 {
-	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
-	const struct soda_link *link;
+	uint32_t up = 0;
+
+	if (!soda_shared_fills(r, id))
+		return false;
+	for (uint32_t i = 0; i < soda_members(); i++)
+		up += soda_server_up(&soda_agent.links[i].server);
+	return up < soda_members();
+}
+
+/* The caller has the chunk FETCHING, of a slab without pieces. */
+static int demand(struct soda_thread *t, struct soda_region *r, struct soda_install in,
+		  uint64_t deadline_ns)
+{
+	const struct soda_link *link = soda_copies_source_of(r, in.id, t->avoid);
 	int ret;
 
-	if (r->pieces)
-		return soda_gather_demand(t, r, id, block, deadline_ns);
-	link = soda_copies_source_of(r, id, t->avoid);
+	in.late = in.late || (in.shared && soda_redundant() && fill_may_be_lost(r, in.id));
 	ret = demand_from(t, link, r, in, deadline_ns);
 	if (!soda_redundant())
 		return ret;
 	t->reads++;
 	while (ret == MOVED) {
 		link = soda_copies_source(r, link);
+		in.late = true;
 		ret = demand_from(t, link, r, in, deadline_ns);
 	}
 	/* the next attempt asks the other copy's server */
@@ -666,20 +684,32 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 	return ret;
 }
 
+int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
+		      uint64_t deadline_ns)
+{
+	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
+
+	return r->pieces ? soda_gather_demand(t, r, id, block, deadline_ns)
+			 : demand(t, r, in, deadline_ns);
+}
+
 int soda_fetch_rescue(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
 		      uint64_t since_ns, uint64_t deadline_ns)
 {
 	struct soda_fetch_channel *ch = channel_of(id);
 	struct soda_link *link = soda_channel_link(ch);
+	struct soda_install in = {
+		.id = id, .block = (int16_t)block, .shared = r->shared, .late = true
+	};
 	bool ours;
 
 	/* not only tried: others that wait for the chunk hand the lock to each other */
 	if (r->pieces || !ch->slots_n || !may_hedge(t, r, link, since_ns) ||
 	    !soda_lock_acquire_until(&ch->lock, soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS))
 		return 0;
-	ours = fetching(id) && withdraw(t, ch, id);
+	ours = fetching(id) && withdraw(t, ch, r, id);
 	soda_lock_release(&ch->lock);
-	return ours ? soda_fetch_demand(t, r, id, block, deadline_ns) : 0;
+	return ours ? demand(t, r, in, deadline_ns) : 0;
 }
 
 static int copy_locked(struct soda_thread *t, struct soda_fetch_channel *ch, struct soda_region *r,

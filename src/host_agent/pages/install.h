@@ -20,6 +20,7 @@ struct soda_install {
 	int16_t block; /* of the store that faulted; -1: a load */
 	bool ahead;    /* fetched ahead of its fault */
 	bool shared;   /* of an object in the node's store: asked for and settled in another way */
+	bool late;     /* the request before was late: the store is not waited for once more */
 };
 
 /*

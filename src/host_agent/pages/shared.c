@@ -158,9 +158,9 @@ int soda_shared_revive(const struct soda_region *r, char *page)
 	return !ret && mprotect(page, SODA_WIRE_PAGE, PROT_READ) ? -errno : ret;
 }
 
-bool soda_shared_knows(const struct soda_region *r)
+bool soda_shared_knows(const struct soda_region *r, const struct soda_link *link)
 {
-	return r->link->server.welcome.agent == r->shared->agent;
+	return link->server.welcome.agent == r->shared->agent;
 }
 
 void soda_shared_rejoined(struct soda_region *r, const struct soda_wire_stored *stored, int map_fd)
@@ -292,12 +292,21 @@ bool soda_shared_mends(const struct soda_region *r, uint32_t id)
 	       atomic_load_explicit(&s->apart, memory_order_relaxed);
 }
 
+/* What its word says; a hint, as it may change at once. */
+static uint32_t state_of(const struct soda_region *r, uint32_t id)
+{
+	return atomic_load_explicit(&r->shared->words[id - r->first], memory_order_relaxed) &
+	       SODA_STORE_STATE;
+}
+
 bool soda_shared_lacks(const struct soda_region *r, uint32_t id)
 {
-	uint32_t word =
-		atomic_load_explicit(&r->shared->words[id - r->first], memory_order_relaxed);
+	return state_of(r, id) == SODA_STORE_EMPTY;
+}
 
-	return (word & SODA_STORE_STATE) == SODA_STORE_EMPTY;
+bool soda_shared_fills(const struct soda_region *r, uint32_t id)
+{
+	return state_of(r, id) == SODA_STORE_FILLING;
 }
 
 /* Whether the chunk is there, and this process has mapped it since it came: a hint. */

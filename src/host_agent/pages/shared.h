@@ -41,8 +41,9 @@ void soda_shared_close(struct soda_shared_memory *memory);
  */
 int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
 		       struct soda_why *why);
-/* Whether the agent is the one whose store the object has joined. */
-bool soda_shared_knows(const struct soda_region *r);
+/* Whether the agent is the one whose store the object has joined, as its welcome on that link says.
+ */
+bool soda_shared_knows(const struct soda_region *r, const struct soda_link *link);
 /*
  * That agent has given the process a place again, and no READ is under way.  map_fd, which is
  * taken: of the map.  If it is another one the agent's store has the file anew, and is not used.
@@ -77,6 +78,8 @@ int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id,
 bool soda_shared_mends(const struct soda_region *r, uint32_t id);
 /* Whether nobody has brought the chunk, as far as the map says. AS. */
 bool soda_shared_lacks(const struct soda_region *r, uint32_t id);
+/* Whether somebody is bringing it. AS. */
+bool soda_shared_fills(const struct soda_region *r, uint32_t id);
 /*
  * The agent has answered: map the chunk's pages.  data: NULL; or the chunk's content, from an agent
  * that does not keep it, which is put where it is missing. As soda_shared_touch. AS.

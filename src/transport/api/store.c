@@ -70,15 +70,14 @@ static int check(int fd, const uint8_t *reply, size_t reply_bytes,
 int soda_conn_store(struct soda_conn *conn, const struct soda_wire_store *ask, uint64_t bytes,
 		    struct soda_wire_stored *got_p, int *fd_p, int timeout_ms, struct soda_why *why)
 {
-	uint8_t body[SODA_WIRE_STORE_BYTES], reply[SODA_WIRE_STORED_BYTES];
-	struct iovec iov = { body, sizeof(body) };
+	uint8_t body[SODA_WIRE_STORE_AS_BYTES], reply[SODA_WIRE_STORED_BYTES];
+	struct iovec iov = { body, soda_wire_put_store(body, ask) };
 	struct soda_wire_stored got;
 	size_t n = 0;
 	int fd = -1, ret;
 
 	if (!conn->ops->call_fd) /* no descriptor can come with the answer */
 		return -ENOTSUP;
-	soda_wire_put_store(body, ask);
 	ret = soda_conn_call_fd(conn, SODA_MSG_STORE, &iov, 1, reply, sizeof(reply), &n, &fd,
 				timeout_ms, why);
 	if (ret == -EMSGSIZE)

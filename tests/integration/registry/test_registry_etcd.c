@@ -588,8 +588,9 @@ static void test_agent_refusals(void **state)
 	agent_refused(list, "are for --server etcd://");
 	begin_server(&server, "gr", "tcp://127.0.0.1:0", NULL);
 	await_found("gr", 1, NULL);
-	agent_refused((const char *const[]){ "--server", pool("gr"), "--store", "8M", NULL },
-		      "--store has what one server exports");
+	agent_refused(
+		(const char *const[]){ "--server", pool("gr"), "--server-name", "mem1", NULL },
+		"--server-name is the name of one server");
 	end_server(&server);
 }
 

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -384,6 +385,14 @@ static void test_agent_killed(void **state)
 	}
 }
 
+/* What there is of the agent's for a file that is kept: its static cache, or the node's store. */
+static bool has_store(void)
+{
+	const char *options = getenv("SODA_TEST_POOL_AGENT");
+
+	return options && strstr(options, "--store");
+}
+
 /* A file in the agent's static cache is read from there alone. */
 static void child_cached(const void *arg)
 {
@@ -409,7 +418,8 @@ static void look_at_cache(const void *arg)
 
 	if (!turn_await())
 		return;
-	assert_true(world_stat(front.address, "static_used_bytes") >= BYTES);
+	assert_true(world_stat(front.address,
+			       has_store() ? "store_pinned_bytes" : "static_used_bytes") >= BYTES);
 	read = stat_of(0, "bytes_read");
 	turn_pass();
 	if (!turn_await())
@@ -421,9 +431,15 @@ static void look_at_cache(const void *arg)
 static void test_cached(void **state)
 {
 	struct outcome out;
+	char *options;
 
 	front_required();
+	options = strdup(getenv("SODA_TEST_POOL_AGENT"));
+	if (has_store()) /* half of it may be kept */
+		setenv("SODA_TEST_POOL_AGENT", "--store 64M", 1);
 	open_pool();
+	setenv("SODA_TEST_POOL_AGENT", options, 1);
+	free(options);
 	export(0, "data", 1);
 	run_case(child_cached, look_at_cache, NULL, &out);
 	expect_exit(&out, 0);
@@ -454,6 +470,110 @@ static void test_shared(void **state)
 	export(2, "data", 1);
 	run_case(child_scans, read_from_both, "mirror:2", &out);
 	expect_quiet_success(&out);
+	close_pool(0);
+}
+
+/* In the node's store: two programs, which each read from two servers, and one copy. */
+
+enum { STORE_CHUNK = 64 << 10, QUARTER = PAGES / 4 };
+
+static char *open_stored(void)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	size_t bytes = 0;
+	char *p;
+
+	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	setenv("SODA_CHUNK", "64K", 1);
+	cfg.server = front.address;
+	cfg.buffer = "8M";
+	cfg.threads = THREADS;
+	cfg.fault_timeout_ms = FAULT_MS * slow;
+	start(&cfg);
+	p = open_data(&bytes);
+	CHECK_EQ(bytes, BYTES);
+	for (size_t page = 0; page < QUARTER; page++)
+		look(p, page, 1);
+	return p;
+}
+
+/* All of it came by way of the store. */
+static void read_stored(const char *p)
+{
+	struct soda_stats stats;
+
+	for (size_t page = 0; page < PAGES; page++)
+		look(p, page, 1);
+	stats = stats_now();
+	CHECK(stats.store_maps >= BYTES / STORE_CHUNK, "%llu chunks were mapped",
+	      (unsigned long long)stats.store_maps);
+	CHECK_EQ(stats.bytes_fetched, 0);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+/* The second one of a pair, from the first one's byte on. */
+static void run_second(int from)
+{
+	char byte;
+	char *p = open_stored();
+
+	CHECK_EQ(read(from, &byte, 1), 1);
+	read_stored(p);
+}
+
+static void child_pair(const void *arg)
+{
+	int pipes[2], status = 0;
+	pid_t second;
+	char *p;
+
+	CHECK_EQ(pipe(pipes), 0);
+	second = fork();
+	CHECK(second >= 0, "fork");
+	if (!second) {
+		run_second(pipes[0]);
+		_exit(0);
+	}
+	p = open_stored();
+	turn_pass();
+	CHECK(turn_await());
+	CHECK_EQ(write(pipes[1], "", 1), 1);
+	read_stored(p);
+	CHECK_EQ(waitpid(second, &status, 0), second);
+	CHECK_EQ(status, 0);
+}
+
+static void until_both_are_open_twice(const void *arg)
+{
+	if (!turn_await())
+		return;
+	let_it_learn();
+	for (int i = 0; i < LOOKS && (stat_of(0, "regions") < 2 || stat_of(2, "regions") < 2); i++)
+		sleep_ms(10);
+	assert_int_equal(stat_of(2, "regions"), 2);
+	sleep_ms(200 * slow); /* and read */
+	turn_pass();
+}
+
+static void test_one_copy(void **state)
+{
+	struct outcome out;
+
+	front_required();
+	if (!has_store()) {
+		puts("SKIP: the agent has no store");
+		skip();
+	}
+	setenv("SODA_TEST_POOL_AGENT", "--store 64M --dynamic=no", 1);
+	open_pool();
+	export(0, "data", 1);
+	export(2, "data", 1);
+	run_case(child_pair, until_both_are_open_twice, NULL, &out);
+	expect_quiet_success(&out);
+	assert_int_equal(world_stat(front.address, "store_fills"), BYTES / STORE_CHUNK);
+	assert_int_equal(world_stat(front.address, "store_objects"), 1);
+	assert_int_equal(stat_of(0, "bytes_read") + stat_of(2, "bytes_read"), BYTES);
+	assert_true(stat_of(2, "bytes_read") > BYTES / 8);
 	close_pool(0);
 }
 
@@ -806,7 +926,7 @@ int main(void)
 		cmocka_unit_test(test_away),	      cmocka_unit_test(test_drained),
 		cmocka_unit_test(test_sealed),	      cmocka_unit_test(test_sealed_by_agent),
 		cmocka_unit_test(test_shared),	      cmocka_unit_test(test_both_started_anew),
-		cmocka_unit_test(test_by_seed),
+		cmocka_unit_test(test_by_seed),	      cmocka_unit_test(test_one_copy),
 	};
 
 	slow = patience ? (unsigned)atoi(patience) : 1;

@@ -473,6 +473,27 @@ static void test_users_have_shares(void **state)
 	soda_node_leave(&b);
 }
 
+/* A process that reads by two ways has one place, and what it has pinned, until it leaves by both.
+ */
+static void test_a_place_twice(void **state)
+{
+	struct soda_node_member m = join(&file), again, other = join(&file);
+
+	assert_int_equal(soda_node_pin(&m, 0, file.chunk_bytes, &why), 0);
+	soda_node_join_again(&m, &again);
+	assert_ptr_equal(again.object, m.object);
+	assert_int_equal(again.number, m.number);
+	assert_int_equal(stats().members, 2);
+	soda_node_leave(&m);
+	assert_int_equal(stats().members, 2);
+	assert_int_equal(stats().pins, 1);
+	soda_node_leave(&again);
+	assert_int_equal(stats().members, 1);
+	assert_int_equal(stats().pins, 0);
+	soda_node_leave(&other);
+	assert_int_equal(stats().members, 0);
+}
+
 /* Whoever comes late finds what is there, also when nobody is left; until it is needed. */
 static void test_what_is_left_behind(void **state)
 {
@@ -1048,6 +1069,7 @@ int main(void)
 		CASE(test_all_are_held),
 		CASE(test_nonsense_in_the_map),
 		CASE(test_users_have_shares),
+		CASE(test_a_place_twice),
 		CASE(test_what_is_left_behind),
 		CASE(test_less_memory),
 		CASE(test_no_memory),

@@ -1412,6 +1412,75 @@ static void what_is_kept_is_bounded(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+/* STORE: the map of the region, as that of the other program's where there is one. */
+static int join_store(struct program *p, const struct program *as, uint64_t secret)
+{
+	struct soda_wire_store ask = { .region_id = REGION, .part = SODA_WIRE_STORE_MAP };
+	uint8_t body[SODA_WIRE_STORE_AS_BYTES];
+
+	if (as)
+		ask.as = (struct soda_wire_origin){ as->id, secret, REGION };
+	return program_call(p, SODA_MSG_STORE, body, soda_wire_put_store(body, &ask));
+}
+
+static void open_file(struct program *p, const char *list, uint32_t i, uint64_t pages)
+{
+	*p = (struct program){ .member = tag_of(list, i), .local = true };
+	assert_int_equal(program_hello(p), 0);
+	assert_true(p->agent & SODA_WIRE_AGENT_STORES);
+	assert_int_equal(program_open(p, REGION, pages, SODA_WIRE_READ_ONLY), 0);
+}
+
+/*
+ * A file of two members, with one id: by their own names they are two objects of the node's store;
+ * one joins as the other if that has, has its size, and is the same program's.
+ */
+static void one_object_of_two_members(void **state)
+{
+	const char *list = "fake://a,fake://b";
+	struct program a, b, other;
+	struct soda_wire_stored first, second;
+	int map;
+
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_options.store_bytes = 64 << 20;
+	fake_up();
+	open_file(&a, list, 0, PAGES);
+	open_file(&b, list, 1, PAGES);
+	assert_int_equal(join_store(&b, &a, a.secret), -ENOENT); /* which has not joined */
+	assert_int_equal(join_store(&a, NULL, 0), 0);
+	assert_int_equal(soda_wire_get_stored(a.reply, a.reply_bytes, &first), 0);
+	map = a.shared_fd;
+	assert_int_equal(join_store(&b, &a, a.secret + 1), -ENOENT);
+	assert_int_equal(join_store(&b, &b, b.secret), -ENOENT);
+	assert_int_equal(join_store(&b, &a, a.secret), 0);
+	assert_int_equal(soda_wire_get_stored(b.reply, b.reply_bytes, &second), 0);
+	assert_int_equal(b.shared_fd, map);
+	assert_int_equal(second.member, first.member);
+	assert_int_equal(join_store(&b, &a, a.secret), 0); /* again: as it is */
+	assert_int_equal(b.shared_fd, map);
+
+	open_file(&other, list, 1, PAGES / 2); /* no part of it */
+	assert_int_equal(join_store(&other, &a, a.secret), -ENOENT);
+	assert_int_equal(join_store(&other, NULL, 0), 0);
+	assert_int_not_equal(other.shared_fd, map);
+	leave(&other);
+	open_file(&other, list, 1, PAGES); /* the same file by the other's name */
+	assert_int_equal(join_store(&other, NULL, 0), 0);
+	assert_int_not_equal(other.shared_fd, map);
+	leave(&other);
+
+	leave(&a); /* the place stays b's */
+	open_file(&other, list, 0, PAGES);
+	assert_int_equal(join_store(&other, NULL, 0), 0);
+	assert_int_equal(other.shared_fd, map);
+	assert_int_equal(soda_wire_get_stored(other.reply, other.reply_bytes, &second), 0);
+	assert_int_not_equal(second.member, first.member);
+	leave(&other);
+	leave(&b);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* An agent of one server says that it has no pool. */
 static void no_pool_of_one_server(void **state)
 {
@@ -1471,6 +1540,7 @@ int main(void)
 		cmocka_unit_test_setup(members_of_a_pool, set_up),
 		cmocka_unit_test_setup(members_that_come_and_go, set_up),
 		cmocka_unit_test_setup(places_are_used_again, set_up),
+		cmocka_unit_test_setup(one_object_of_two_members, set_up),
 		cmocka_unit_test_setup(no_pool_of_one_server, set_up),
 		cmocka_unit_test_setup(data_for_two_members, set_up),
 		cmocka_unit_test_setup(parity_of_two_members, set_up),

@@ -379,7 +379,9 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 		c->memory[open->region_id] = calloc(1, open->bytes);
 		c->bytes[open->region_id] = open->bytes;
 		c->flags[open->region_id] = open->flags;
-		*opened_p = (struct soda_wire_opened){ .bytes = open->bytes };
+		*opened_p = (struct soda_wire_opened){
+			.bytes = open->bytes, .file_id = open->flags & SODA_WIRE_READ_ONLY ? 1 : 0
+		};
 		*mr_p = (struct soda_mr){ .bytes = open->bytes,
 					  .region_id = open->region_id,
 					  .writable = 1 };
@@ -830,13 +832,15 @@ bool program_is_expelled(struct program *p)
 int program_call(struct program *p, enum soda_msg type, const void *body, size_t bytes)
 {
 	static _Thread_local uint8_t text[SODA_WIRE_MAX_CONTROL];
-	struct soda_reply reply = { .body = text };
+	struct soda_reply reply = { .body = text, .share = { .fd = -1 } };
 	int ret;
 
 	fake_lock_net();
 	p->control->calls++;
 	fake_unlock_net();
-	ret = soda_dpu_service.call(p->client, type, body, bytes, false, &reply);
+	ret = soda_dpu_service.call(p->client, type, body, bytes,
+				    p->local && type == SODA_MSG_STORE, &reply);
+	p->shared_fd = reply.share.fd;
 	peer_call_ends(p->control);
 	p->why = reply.why;
 	p->reply = text;

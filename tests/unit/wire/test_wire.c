@@ -378,21 +378,32 @@ static void test_advise(void **state)
 
 static void test_node_store(void **state)
 {
-	static const uint8_t bytes[4] = { 2, 1, 3, 0 };
+	static const uint8_t bytes[22] = { 2, 1, 3, 0, 9, 0, 0, 0, 0, 0, 0,
+					   0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 6 };
 	static const uint8_t answer[20] = { 0, 16, 0, 0, 1, 0, 0, 0, 0, 0,
 					    1, 0,  5, 0, 0, 0, 2, 0, 7, 0 };
-	const struct soda_wire_store s = { 0x0102, 3 };
+	struct soda_wire_store s = { .region_id = 0x0102, .part = 3 };
 	const struct soda_wire_stored got = { 0x100001000, 0x10000, 5, 2, 7 };
 	struct soda_wire_store back;
 	struct soda_wire_stored got_back;
-	uint8_t out[20];
+	uint8_t out[SODA_WIRE_STORE_AS_BYTES];
 
-	soda_wire_put_store(out, &s);
+	assert_int_equal(soda_wire_put_store(out, &s), 4);
 	assert_memory_equal(out, bytes, 4);
 	assert_int_equal(soda_wire_get_store(bytes, 4, &back), 0);
 	assert_int_equal(back.region_id, s.region_id);
 	assert_int_equal(back.part, s.part);
+	assert_int_equal(back.as.client_id, 0);
 	assert_int_equal(soda_wire_get_store(bytes, 3, &back), -EPROTO);
+	s.as = (struct soda_wire_origin){ .client_id = 9, .secret = 8, .region_id = 0x0607 };
+	assert_int_equal(soda_wire_put_store(out, &s), 22);
+	assert_memory_equal(out, bytes, 22);
+	assert_int_equal(soda_wire_get_store(bytes, 22, &back), 0);
+	assert_int_equal(back.as.client_id, 9);
+	assert_int_equal(back.as.secret, 8);
+	assert_int_equal(back.as.region_id, 0x0607);
+	memset(out + 4, 0, 8); /* nobody */
+	assert_int_equal(soda_wire_get_store(out, 22, &back), -EPROTO);
 	soda_wire_put_stored(out, &got);
 	assert_memory_equal(out, answer, 20);
 	assert_int_equal(soda_wire_get_stored(answer, 20, &got_back), 0);
