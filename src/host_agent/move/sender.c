@@ -1202,19 +1202,31 @@ static int send_relayed(struct soda_sender *s, const struct relayed *in, bool po
 }
 
 /*
+ * Asked of what was taken from a queue or relay.  A server counts as away before what was lost on
+ * one of its connections goes back there (soda_sender_lose): over another one of the same epoch it
+ * could overtake the lost WRITE, which the server may have still.  A new epoch drains the old one.
+ */
+static bool may_post(const struct soda_sender *s)
+{
+	return soda_server_up(&soda_agent.links[s->server].server);
+}
+
+/*
  * What waits in the relay of the sender's server.  How many, without those that wait there again as
- * there is no place for their parity: the caller would try that for as long as there is none.  Or
- * the connection's error.
+ * there is no place for their parity, or the server is away: the caller would try that for as long.
+ * Or the connection's error.
  */
 static int send_all_relayed(struct soda_sender *s)
 {
 	struct relayed in[SODA_SENDER_BATCH];
 	int n = take_relayed(s->server, in, s->max - s->used), err = 0;
+	bool goes = may_post(s);
 
 	s->put_back = 0;
 	for (int i = 0; i < n; i++) {
-		int ret = send_relayed(s, &in[i], !err);
+		int ret = send_relayed(s, &in[i], goes && !err);
 
+		s->put_back += !goes;
 		atomic_fetch_sub(&relayed_n, 1);
 		err = err ? err : ret;
 	}
@@ -1271,13 +1283,13 @@ int soda_sender_send(struct soda_sender *s)
 	int relayed = soda_redundant() ? send_all_relayed(s) : 0;
 	int n = relayed < 0 ? 0 : take(&queues[s->server], out, room(s)), later = 0;
 	int err = relayed < 0 ? relayed : 0;
-	bool tell = false;
+	bool tell = false, goes = may_post(s);
 
 	for (int i = 0; i < n; i++) {
 		bool nowhere = out[i].mask && has_no_place(&out[i]);
-		int ret = 0, sealed = 0;
+		int ret = 0, sealed = goes || !out[i].mask ? 0 : -EAGAIN;
 
-		if (out[i].mask && !nowhere) {
+		if (out[i].mask && !nowhere && !sealed) {
 			widen(s, &out[i]);
 			sealed = seal(s, &out[i]);
 		}

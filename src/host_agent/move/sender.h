@@ -122,8 +122,9 @@ uint32_t soda_sender_queue_waits_for(const struct soda_link *link);
 uint32_t soda_sender_queue_waiting(void);
 
 /*
- * Take chunks from the queue, as many as the sender has room for, post their WRITEs and flush.  How
- * many chunks were taken; an error of the connection: the caller then calls soda_sender_lose.
+ * Take chunks from the queue, as many as the sender has room for, post their WRITEs and flush.
+ * Where the server is not UP they wait again.  How many chunks were taken, but for those; an error
+ * of the connection: the caller then calls soda_sender_lose.
  */
 int soda_sender_send(struct soda_sender *s);
 /*
@@ -133,7 +134,8 @@ int soda_sender_send(struct soda_sender *s);
  */
 int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns);
 /*
- * The connection has failed with err: chunks under way are dirty again, and queued again.  -EFAULT
+ * The connection has failed with err, and soda_server_report() has been told: chunks under way are
+ * dirty again, and queued again; nobody posts them before the next epoch.  -EFAULT
  * means that the kernel could not read the data of a WRITE, as the program has closed its pages.
  */
 void soda_sender_lose(struct soda_sender *s, int err);

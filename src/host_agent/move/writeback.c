@@ -181,6 +181,7 @@ static int help_over(struct soda_conn *conn, void *arg)
 			ret = -ETIMEDOUT;
 	}
 	if (ret < 0) {
+		soda_server_report(&soda_agent.links[s.server].server, ret);
 		soda_sender_lose(&s, ret);
 		soda_writeback_ring();
 		soda_progress_tell();

@@ -324,6 +324,46 @@ static void a_helper_fails(void **state)
 	host_stop();
 }
 
+/*
+ * What was lost with one connection is not sent over another one of the same epoch, which the
+ * server may answer before it comes to the WRITE that was lost: the server counts as away first.
+ */
+static void nothing_overtakes(void **state)
+{
+	struct soda_sending ops[4] = { 0 };
+	struct soda_sender s = { .ops = ops, .max = 4 };
+	struct soda_region *r;
+
+	host_start(&plain);
+	s.t = soda_thread_self();
+	r = host_alloc(8 << 16);
+	for (uint32_t i = 0; i < 3; i++)
+		host_store(r, i, i, i + 70);
+	let_go();
+	fake_net_break(-ECONNREFUSED);
+	send(r, 0, SODA_WB_EVICT);
+	while (soda_server_up(&soda_agent.links[0].server) || !(host_word(r, 0) & SODA_CW_QUEUED))
+		usleep(50);
+	for (uint32_t i = 1; i < 3; i++)
+		send(r, i, SODA_WB_EVICT);
+	/* a sender whose connection is as it was: there is none, so that a post would be the end */
+	assert_int_equal(soda_sender_send(&s), 0);
+	assert_int_equal(s.used, 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(host_state(r, i), SODA_CHUNK_DIRTY);
+		assert_true(host_word(r, i) & SODA_CW_QUEUED);
+	}
+	assert_int_equal(soda_sender_queue_waits_for(&soda_agent.links[0]), 3);
+	fake_net_mend();
+	host_settle(r, true);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(host_load(r, i, i), i + 70);
+	let_go();
+	assert_int_equal(host_sync(r), 0);
+	host_check(r);
+	host_stop();
+}
+
 /* The kernel refuses a protection change in the middle of a chunk: no store may get lost. */
 static void protection_refused(void **state)
 {
@@ -807,6 +847,7 @@ int main(void)
 		cmocka_unit_test(sorted_and_joined),
 		cmocka_unit_test(the_faulting_thread_helps),
 		cmocka_unit_test(a_helper_fails),
+		cmocka_unit_test(nothing_overtakes),
 		cmocka_unit_test(protection_refused),
 		cmocka_unit_test(lost_beside_a_full_queue),
 		cmocka_unit_test(busy_keeps_its_place),
