@@ -428,10 +428,25 @@ static int advise_copies(struct soda_region *r, uint32_t first, uint32_t last, i
 	return told ? 0 : ret;
 }
 
+/*
+ * Undo what a call has frozen that fails elsewhere: as if it had failed here.  Also where the agent
+ * cannot be told the program may store again, and none of its copies counts.
+ */
+static void undo_frozen(struct soda_region *r, struct soda_frozen *f)
+{
+	retire_keys(r, f->first, f->last);
+	soda_regions_lock();
+	soda_frozen_mark(f, false);
+	f->state = SODA_FREEZING; /* a reconnection meanwhile tells the agent, too */
+	soda_regions_unlock();
+	drop_maps(r, f->first, f->last);
+	set_state(f, undo(r, f->first, f->last, 0) ? SODA_THAWED : SODA_DOUBTFUL);
+	protect(r, f->first, f->last, true);
+}
+
 /* The call is over for this slab: what it has frozen stays so, or is thawed. */
 static void decide(struct soda_region *r, bool stays)
 {
-	struct soda_why ignored = { "" };
 	struct soda_frozen *f = r->frozen;
 
 	while (f && !f->fresh)
@@ -440,7 +455,7 @@ static void decide(struct soda_region *r, bool stays)
 		return;
 	f->fresh = false; /* there is one: a call freezes a slab's part once */
 	if (!stays)
-		advise_slab(r, f->first, f->last, SODA_NORMAL, &ignored);
+		undo_frozen(r, f);
 }
 
 int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int advice,
