@@ -135,8 +135,8 @@ int soda_sender_send(struct soda_sender *s);
 int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns);
 /*
  * The connection has failed with err, and soda_server_report() has been told: chunks under way are
- * dirty again, and queued again; nobody posts them before the next epoch.  -EFAULT
- * means that the kernel could not read the data of a WRITE, as the program has closed its pages.
+ * dirty again, and queued again; nobody posts them before the next epoch.  -EFAULT means that the
+ * kernel could not read the data of a WRITE, as the program has closed its pages.
  */
 void soda_sender_lose(struct soda_sender *s, int err);
 /*
