@@ -418,7 +418,8 @@ static void test_agent_killed(void **state)
 /*
  * What the program has sent, once for all copies, and with erasure codes once for parity, too:
  * through an agent.  It keeps what it may have to send again, or to compute parity from; on
- * a machine that is too slow to do that soon enough some goes twice.
+ * a machine that is too slow to do that soon enough some goes twice.  An emulated one is so slow
+ * that a server may be given up, and rebuilt, which is counted with what is stored.
  */
 static void child_once(const void *arg)
 {
@@ -445,7 +446,11 @@ static void during_once(const void *arg)
 	stored = world_stat(front.address, "client_write_bytes");
 	printf("%llu bytes sent for %llu stored, %llu from what the agent had\n",
 	       (unsigned long long)*sent, (unsigned long long)stored, (unsigned long long)had);
-	assert_int_equal(*sent + had, stored);
+	if (getenv("SODA_TEST_VERBS"))
+		assert_true(*sent + had <= stored);
+	else
+		assert_int_equal(*sent + had, stored);
+	assert_true(*sent < BYTES + BYTES / 4);
 	assert_true(had > *sent / (kind == kinds ? 2 : 4));
 	turn_pass();
 }

@@ -473,9 +473,13 @@ static void test_shared(void **state)
 	close_pool(0);
 }
 
-/* In the node's store: two programs, which each read from two servers, and one copy. */
+/*
+ * In the node's store: two programs, which each read from two servers, and one copy.  On a machine
+ * that is too slow READs that are late are asked for at the other server as well, some of which
+ * come as data: few (MOST_LATE).
+ */
 
-enum { STORE_CHUNK = 64 << 10, QUARTER = PAGES / 4 };
+enum { STORE_CHUNK = 64 << 10, QUARTER = PAGES / 4, MOST_LATE = BYTES / 8 };
 
 static char *open_stored(void)
 {
@@ -497,7 +501,7 @@ static char *open_stored(void)
 	return p;
 }
 
-/* All of it came by way of the store. */
+/* It came by way of the store. */
 static void read_stored(const char *p)
 {
 	struct soda_stats stats;
@@ -505,9 +509,10 @@ static void read_stored(const char *p)
 	for (size_t page = 0; page < PAGES; page++)
 		look(p, page, 1);
 	stats = stats_now();
-	CHECK(stats.store_maps >= BYTES / STORE_CHUNK, "%llu chunks were mapped",
+	CHECK(stats.store_maps >= (BYTES - MOST_LATE) / STORE_CHUNK, "%llu chunks were mapped",
 	      (unsigned long long)stats.store_maps);
-	CHECK_EQ(stats.bytes_fetched, 0);
+	CHECK(stats.bytes_fetched <= MOST_LATE, "%llu bytes came as data",
+	      (unsigned long long)stats.bytes_fetched);
 	CHECK_EQ(soda_shutdown(), 0);
 }
 
@@ -569,10 +574,12 @@ static void test_one_copy(void **state)
 	export(0, "data", 1);
 	export(2, "data", 1);
 	run_case(child_pair, until_both_are_open_twice, NULL, &out);
-	expect_quiet_success(&out);
-	assert_int_equal(world_stat(front.address, "store_fills"), BYTES / STORE_CHUNK);
+	expect_exit(&out, 0);
+	assert_in_range(world_stat(front.address, "store_fills"), (BYTES - MOST_LATE) / STORE_CHUNK,
+			BYTES / STORE_CHUNK);
 	assert_int_equal(world_stat(front.address, "store_objects"), 1);
-	assert_int_equal(stat_of(0, "bytes_read") + stat_of(2, "bytes_read"), BYTES);
+	assert_in_range(stat_of(0, "bytes_read") + stat_of(2, "bytes_read"), BYTES,
+			BYTES + 2 * MOST_LATE);
 	assert_true(stat_of(2, "bytes_read") > BYTES / 8);
 	close_pool(0);
 }
