@@ -164,7 +164,7 @@ static int settle_shared(struct soda_thread *t, struct soda_fetch_channel *ch, u
 	soda_count(t, SODA_CNT_STORE_BYTES_ASKED, q->bytes);
 	if (data)
 		count_fetch(t, &q->in, q->bytes);
-	ret = soda_shared_arrived(t, r, q->in.id, data, q->in.ahead);
+	ret = soda_shared_arrived(t, r, &q->in, data);
 	soda_install_cancel(q->in.id); /* SHARED again, and its credit is given back */
 	return ret == -ENOENT ? 0 : ret;
 }

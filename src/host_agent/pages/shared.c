@@ -410,18 +410,20 @@ static void say_once(const struct soda_region *r)
 			      r->file);
 }
 
-int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data,
-			bool ahead)
+int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, const struct soda_install *in,
+			const void *data)
 {
+	uint32_t id = in->id;
 	int ret;
 
-	/* one chunk that is mended says nothing of the others */
-	if (data && (atomic_load_explicit(&r->shared->apart, memory_order_relaxed) ||
-		     !soda_shared_mends(r, id)))
+	/* one chunk that is mended, or was late, says nothing of the others */
+	if (data && !in->late &&
+	    (atomic_load_explicit(&r->shared->apart, memory_order_relaxed) ||
+	     !soda_shared_mends(r, id)))
 		say_once(r);
 	ret = data ? install(r, id, data) : map_ready(t, r, id, SODA_STORE_UNTOUCHED);
 	/* a thread waits for it, and has noted it: the agent has not evicted it since */
-	if (ret == -ENOENT && !data && !ahead)
+	if (ret == -ENOENT && !data && !in->ahead)
 		atomic_store_explicit(&r->shared->mend, id - r->first + 1, memory_order_relaxed);
 	return ret;
 }

@@ -22,6 +22,7 @@
 
 #include "host_agent/core/thread.h"
 #include "host_agent/object/region.h"
+#include "host_agent/pages/install.h"
 #include "transport/api/transport.h"
 #include "wire/store_map.h"
 #include "wire/wire.h"
@@ -84,7 +85,7 @@ bool soda_shared_fills(const struct soda_region *r, uint32_t id);
  * The agent has answered: map the chunk's pages.  data: NULL; or the chunk's content, from an agent
  * that does not keep it, which is put where it is missing. As soda_shared_touch. AS.
  */
-int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data,
-			bool ahead);
+int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, const struct soda_install *in,
+			const void *data);
 
 #endif
