@@ -16,7 +16,7 @@
 #include "trust/sealed_file.h"
 
 enum {
-	PIECE = 65536,	 /* bytes of a READ or WRITE */
+	PIECE = 65536,	 /* bytes of a READ or WRITE, at most */
 	SETTLE_MS = 200, /* to wait for what is under way, before what has failed is sent again */
 };
 
@@ -70,12 +70,14 @@ static int move_piece(struct soda_conn *conn, const struct transfer *t, uint64_t
 static int move_all(struct soda_conn *conn, void *arg)
 {
 	const struct transfer *t = arg;
+	/* no longer than a chunk: over shm each has a slot of that size */
+	uint64_t most = soda_chunk_bytes() < PIECE ? soda_chunk_bytes() : PIECE;
 	int ret = 0;
 
-	for (uint64_t at = 0; at < t->bytes && !ret; at += PIECE) {
+	for (uint64_t at = 0; at < t->bytes && !ret; at += most) {
 		uint64_t left = t->bytes - at;
 
-		ret = move_piece(conn, t, at, (uint32_t)(left < PIECE ? left : PIECE));
+		ret = move_piece(conn, t, at, (uint32_t)(left < most ? left : most));
 	}
 	return ret;
 }

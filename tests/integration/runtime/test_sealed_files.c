@@ -24,6 +24,7 @@ enum {
 };
 
 static struct world world;
+static size_t chunk = CHUNK;
 static const char mark[16] = "fifteen letters";
 static char keys[2][100]; /* paths */
 
@@ -44,7 +45,7 @@ static void begin(bool all, const char *key)
 		setenv("SODA_SEAL_KEY_FILE", key, 1);
 	cfg.server = world.address;
 	cfg.threads = 2;
-	cfg.chunk_bytes = CHUNK;
+	cfg.chunk_bytes = chunk;
 	set_buffer(&cfg, BUFFER, text);
 	start(&cfg);
 }
@@ -440,6 +441,26 @@ static int setup(void **state)
 	return 0;
 }
 
+/* Smaller chunks than the file's table: over shared memory no request is longer than a chunk. */
+static void child_reads_all(const void *arg)
+{
+	char *data;
+
+	begin(true, keys[0]);
+	data = open_checked(arg, 0, SODA_READ_ONLY);
+	check_filled(data, 0);
+	soda_free(data);
+}
+
+static void test_small_chunks(void **state)
+{
+	chunk = CHUNK / 4;
+	expect_passes(child_makes, "small");
+	expect_passes(child_reads_all, "small");
+	chunk = CHUNK;
+	expect_passes(child_reads_all, "small");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -447,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_cold),
 		cmocka_unit_test(test_commits_beside_stores),
 		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_small_chunks),
 		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_changed),
