@@ -221,16 +221,24 @@ static int say_hello(struct soda_server *s, bool shown, uint8_t client_key[SODA_
 	return soda_conn_connect(soda_server_peer(s), &s->hello, &opt, conn_p, w, why);
 }
 
-/* The server has made a new client, which nobody wants. */
-static int refuse_new_client(struct soda_server *s, struct soda_conn *conn, struct soda_why *why)
+/*
+ * Whether the peer will do, and knows us where it has to.  Else it may have made a new client,
+ * which nobody wants.
+ */
+static int check_peer(struct soda_server *s, enum soda_server_as as, struct soda_conn *conn,
+		      const struct soda_wire_welcome *w, struct soda_why *why)
 {
+	int ret = s->hooks->accepts ? s->hooks->accepts(s, conn, w, why) : 0;
 	struct soda_why ignored;
 
-	soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, s->connect_ms, &ignored);
-	soda_conn_close(conn);
-	snprintf(why->text, sizeof(why->text), "%.200s does not know the client any more",
-		 s->address);
-	return -ESTALE;
+	if (ret == 0 && !w->known && as == SODA_AS_KNOWN) {
+		snprintf(why->text, sizeof(why->text), "%.200s does not know the client any more",
+			 s->address);
+		ret = -ESTALE;
+	}
+	if (ret && !w->known)
+		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, s->connect_ms, &ignored);
+	return ret;
 }
 
 /*
@@ -260,8 +268,11 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	if (ret)
 		return ret;
 	w.known = w.known && w.client_id == s->hello.client_id;
-	if (!w.known && as == SODA_AS_KNOWN)
-		return refuse_new_client(s, conn, why);
+	ret = check_peer(s, as, conn, &w, why);
+	if (ret) {
+		soda_conn_close(conn);
+		return ret;
+	}
 	*met_p = !instance				? SODA_MET_FIRST
 		 : w.known && w.instance_id == instance ? SODA_MET_KNOWN
 							: SODA_MET_FORGOTTEN;

@@ -69,6 +69,13 @@ struct soda_server;
 
 struct soda_server_hooks {
 	/*
+	 * Before we are what the welcome says, and `server` has changed: whether this peer will do.
+	 * Errors: the attempt has failed, and what the session has at its server stays as it is.
+	 * NULL: any will.
+	 */
+	int (*accepts)(struct soda_server *server, struct soda_conn *control,
+		       const struct soda_wire_welcome *welcome, struct soda_why *why);
+	/*
 	 * The control connection is there, and is not used by anybody else yet; server->welcome is
 	 * the answer to the HELLO.  Open, or check, the regions, and connect what carries data.
 	 * Errors: the attempt has failed, and `away` follows.

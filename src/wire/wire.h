@@ -249,6 +249,11 @@ struct soda_wire_hello {
  * the session mac its PROOF shows the client's token (trust/token.h).
  */
 #define SODA_FEATURE_TOKEN 8u
+/*
+ * A control HELLO that an agent has passed on: that one seals what the client stores, so what the
+ * server has of it as sealed is none of the next agent's affair.
+ */
+#define SODA_FEATURE_SEALING 16u
 /* How many agents the client's HELLO has passed on its way, in these bits; soda_wire_agents(). */
 #define SODA_FEATURE_AGENTS_SHIFT 8
 #define SODA_FEATURE_AGENTS (0xfu << SODA_FEATURE_AGENTS_SHIFT)

@@ -243,30 +243,54 @@ char *world_read_file(struct world *w, const char *name, size_t bytes)
 	return data;
 }
 
-static void start_front(struct front *f, const char *listen)
+static const char *any_address(void)
+{
+	const char *verbs = getenv("SODA_TEST_VERBS");
+
+	return verbs ? verbs : "tcp://127.0.0.1:0";
+}
+
+static void start_with_list(struct front *f, const char *listen)
 {
 	start_agent_as(&f->agent, listen, f->list, getenv("SODA_TEST_POOL_AGENT"));
+	snprintf(f->agent_address, sizeof(f->agent_address), "%s", f->agent.address);
+}
+
+/* listen: where programs come to.  Those that run stay. */
+static void start_front(struct front *f, const char *listen)
+{
+	const char *node = getenv("SODA_TEST_POOL_NODE");
+	const char *between = f->agent_address[0] ? f->agent_address : any_address();
+
+	if (!f->agent.pid)
+		start_with_list(f, node ? between : listen);
+	if (node && !f->node.pid)
+		start_agent_as(&f->node, listen, f->agent_address, node);
+	snprintf(f->address, sizeof(f->address), "%s", node ? f->node.address : f->agent_address);
 }
 
 void front_open(struct front *f, const char *list)
 {
-	char listen[128] = "tcp://127.0.0.1:0";
+	char listen[128];
 
 	*f = (struct front){ 0 };
 	snprintf(f->list, sizeof(f->list), "%s", list);
 	memcpy(f->address, f->list, sizeof(f->address));
 	if (!getenv("SODA_TEST_POOL_AGENT"))
 		return;
-	if (getenv("SODA_TEST_VERBS"))
-		snprintf(listen, sizeof(listen), "%s", getenv("SODA_TEST_VERBS"));
-	if (getenv("SODA_TEST_AGENT_SHM")) {
+	snprintf(listen, sizeof(listen), "%s", any_address());
+	if (getenv("SODA_TEST_AGENT_SHM") || getenv("SODA_TEST_POOL_NODE")) {
 		snprintf(f->dir, sizeof(f->dir), "%.40s/soda-test-XXXXXX",
 			 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
 		assert_non_null(mkdtemp(f->dir));
 		snprintf(listen, sizeof(listen), "shm://%s/agent", f->dir);
 	}
 	start_front(f, listen);
-	snprintf(f->address, sizeof(f->address), "%s", f->agent.address);
+}
+
+const char *front_options(void)
+{
+	return getenv("SODA_TEST_POOL_NODE") ? "SODA_TEST_POOL_NODE" : "SODA_TEST_POOL_AGENT";
 }
 
 void front_required(void)
@@ -277,26 +301,49 @@ void front_required(void)
 	skip();
 }
 
+static int stop(struct server *agent)
+{
+	int status = agent->pid ? server_stop(agent) : 0;
+
+	if (agent->address[0])
+		server_forget(agent);
+	return status;
+}
+
 void front_close(struct front *f)
 {
-	int status = f->agent.pid ? server_stop(&f->agent) : 0;
+	int node_status = stop(&f->node), status = stop(&f->agent);
 
-	if (f->agent.address[0])
-		server_forget(&f->agent);
 	if (f->dir[0])
 		nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(node_status, 0);
 	assert_int_equal(status, 0);
+}
+
+void front_kill_some(struct front *f, unsigned number)
+{
+	number = f->node.pid ? number % 3 : 1;
+	if (number != 1) {
+		server_kill(&f->node);
+		server_forget(&f->node);
+	}
+	if (number != 2) {
+		server_kill(&f->agent);
+		server_forget(&f->agent);
+	}
 }
 
 void front_kill(struct front *f)
 {
-	server_kill(&f->agent);
-	server_forget(&f->agent);
+	front_kill_some(f, 0);
 }
 
 void front_restart(struct front *f)
 {
-	start_front(f, f->address);
+	char address[sizeof(f->address)];
+
+	memcpy(address, f->address, sizeof(address));
+	start_front(f, address);
 }
 
 /* The world of world_run(). */

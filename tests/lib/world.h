@@ -69,23 +69,30 @@ void world_restart_below(struct world *w);
 /*
  * What stands before a pool of servers: nothing, or where SODA_TEST_POOL_AGENT is set, to options
  * of the agent or to nothing, an agent that has the list of them, on tcp, or with
- * SODA_TEST_AGENT_SHM on shm.
+ * SODA_TEST_AGENT_SHM on shm.  Where SODA_TEST_POOL_NODE is set as well, to options or to nothing,
+ * another agent stands between programs and that one: it is on shm, then, and that one on tcp.
  */
 struct front {
-	struct server agent; /* pid 0: none */
+	struct server agent; /* that has the list; pid 0: none */
+	struct server node;  /* before it; pid 0: none */
 	char dir[64];	     /* with shm; removed at the end */
 	char list[2048];
 	char address[2048]; /* for programs */
+	char agent_address[128];
 };
 
 void front_open(struct front *f, const char *list);
+/* The variable with the options of the agent that programs connect to. */
+const char *front_options(void);
 /* Skip the running test where SODA_TEST_POOL_AGENT is not set. */
 void front_required(void);
 /* It must exit with 0; what it has logged is part of the case. */
 void front_close(struct front *f);
-/* kill -9; a new one at the same address. */
+/* kill -9 of all agents; new ones, where there are none, at the same addresses. */
 void front_kill(struct front *f);
 void front_restart(struct front *f);
+/* As front_kill; but where there are two, of one or both, as the number says. */
+void front_kill_some(struct front *f, unsigned number);
 
 /*
  * main()'s, with <cmocka.h>: the tests in one world, `w`, which is open for all of them.  noisy:

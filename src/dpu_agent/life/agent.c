@@ -47,7 +47,7 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 		  (opt->tenants && dpu->sessions.servers.proves ? SODA_WIRE_AGENT_TOKENS : 0) |
 		  (dpu->sessions.servers.pool ? SODA_WIRE_AGENT_POOL : 0) |
 		  (codes ? SODA_WIRE_AGENT_CODES : 0);
-	if (codes)
+	if (soda_erasure_built()) /* also for the pool of an agent that is the server */
 		soda_erasure_start();
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
 	ret = soda_tenants_start(&dpu->tenants, opt->tenants, &soda_agent_tenants_ops, NULL);

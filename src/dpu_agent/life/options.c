@@ -34,7 +34,7 @@ static const struct soda_option options[] = {
 	  .help = "The memory server; or several, with commas between: a pool, which the programs "
 		  "then have, see soda(7); or etcd://HOST:PORT[,...]/POOL, those that are "
 		  "registered there, also later ones; or another agent, which has the memory "
-		  "server behind it and is reached by tcp or verbs." },
+		  "server, or the pool, behind it and is reached by tcp or verbs." },
 	SODA_ETCD_CA(ENV "ETCD_CA", AT(etcd.ca)),
 	SODA_ETCD_CERT(ENV "ETCD_CERT", AT(etcd.cert)),
 	SODA_ETCD_KEY(ENV "ETCD_KEY", AT(etcd.key)),

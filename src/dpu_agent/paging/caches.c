@@ -384,7 +384,7 @@ void soda_caches_open(struct soda_session *s, struct soda_paging_region *r)
 	rc->name = (struct soda_owner_name){ .file = shared, .bytes = r->bytes };
 	rc->name.id[0] = shared ? r->file_id : soda_pager(s)->server.hello.client_id;
 	rc->name.id[1] = shared ? r->generation : r->mr.region_id;
-	rc->name.server = shared && s->all->servers.pool ? soda_session_place(s)->tag : 0;
+	rc->name.server = shared ? soda_session_member(s) : 0;
 	if (!c->dynamic || soda_prefetch_open(c->dynamic, &rc->name, &rc->owner))
 		return; /* not cached: no error for the client */
 	pthread_mutex_lock(&c->lock);

@@ -665,7 +665,7 @@ void soda_forward_writes(struct soda_session *s)
 			free(t); /* the WRITEs stay on the write list, and will be posted again */
 			break;
 		}
-		soda_count_transfer(true, t->bytes);
+		soda_count_transfer(true, t->memory ? t->bytes : 0);
 		requests += t->tasks_n;
 		direct = t->region->mr.map;
 		if (!soda_paging(s)->aggregate) {
@@ -896,9 +896,11 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 	soda_schedule_run(&soda_paging(s)->schedule, NULL);
 }
 
-/* The data of a WRITE without any, from those that are kept. */
-static bool remember(struct soda_session *s, struct soda_request *rq)
+/* The data of a WRITE without any, from those that are kept, or named: the server keeps them. */
+static bool remember(struct soda_session *s, struct soda_request *rq, bool named)
 {
+	if (named)
+		return soda_writes_name(s, rq);
 	return rq->code ? soda_writes_encode(s, rq) : soda_writes_recall(s, rq);
 }
 
@@ -964,12 +966,13 @@ static void post(struct soda_session *s, const struct soda_session *own)
 void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 {
 	struct soda_paging_region *r;
-	bool up;
+	bool up, named;
 	int err;
 
 	SODA_TP_REQUEST(rq, rq->region_id, rq->offset, rq->bytes, rq->write);
 	pthread_mutex_lock(&s->lock);
 	up = s->up;
+	named = soda_pager(s)->keeps;
 	r = soda_region_find_locked(s, rq->region_id);
 	err = check(r, rq);
 	if (up && !err)
@@ -979,7 +982,7 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 		drop_request(s, rq);
 	else if (err)
 		refuse(s, rq, err == -EPROTO ? -EINVAL : err);
-	else if (rq->kept && !(soda_paging(s)->async && remember(s, rq)))
+	else if (rq->kept && !(soda_paging(s)->async && remember(s, rq, named)))
 		send_back(s, rq, r);
 	else if (rq->write && soda_paging(s)->async)
 		start_write(s, rq, r);

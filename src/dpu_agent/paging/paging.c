@@ -22,6 +22,7 @@
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
 #include "dpu_agent/session/tenants.h"
+#include "pool/erasure.h"
 #include "wire/field.h"
 #include "wire/pool.h"
 
@@ -698,18 +699,49 @@ static int list_regions(struct soda_session *s, const void *body, size_t bytes,
 	return ret;
 }
 
-/* Of a pool which servers it has: that of the session, and those that are listed. */
-static int say_members(struct soda_session *s, struct soda_reply *reply)
+/* For a client without pages, which has no connection there: whether our server has a pool. */
+static int ask_members(struct soda_session *s, struct soda_reply *reply)
+{
+	const struct soda_dpu_server *place = soda_session_place(s);
+	int timeout_ms = (int)soda_paging(s)->opt->timeout_ms;
+	struct soda_wire_welcome w;
+	struct soda_conn *conn;
+	int ret = soda_conn_join_as(place->address, place->identity, timeout_ms, &conn, &w,
+				    &reply->why);
+
+	if (ret)
+		return ret;
+	if (w.agent & SODA_WIRE_AGENT_POOL)
+		ret = soda_call_members(conn, (char *)reply->body, SODA_MEMBERS_TEXT_MAX + 1,
+					timeout_ms, &reply->why);
+	else
+		reply->body[0] = 0;
+	soda_conn_leave(conn, timeout_ms);
+	return ret;
+}
+
+/*
+ * Which servers the pool has: that of the session first, and those that are listed.  Nothing: there
+ * is one server alone.
+ */
+static int say_members(struct soda_session *s, const struct iovec *body, struct soda_reply *reply)
 {
 	struct soda_dpu_servers *servers = &s->all->servers;
 	struct soda_members members;
+	int ret = 0;
 
-	if (!servers->pool)
-		return 0;
-	soda_dpu_servers_list(servers, soda_session_place(s), &members);
-	soda_members_list(&members, (char *)reply->body);
-	reply->bytes = strlen((char *)reply->body);
-	return 0;
+	if (!servers->pool && !s->tool)
+		return atomic_load(&s->member)
+			       ? soda_upstream_pass(s, SODA_MSG_POOL, body, 1, reply)
+			       : 0;
+	if (servers->pool) {
+		soda_dpu_servers_list(servers, soda_session_place(s), &members);
+		soda_members_list(&members, (char *)reply->body);
+	} else {
+		ret = ask_members(s, reply);
+	}
+	reply->bytes = ret ? 0 : strlen((char *)reply->body);
+	return ret;
 }
 
 /* As the agent would open the file: it may be a sealed one. */
@@ -747,7 +779,7 @@ static int call_pool(struct soda_session *s, const void *body, size_t bytes,
 	if (ret < 0)
 		return ret;
 	if (tell.ask == SODA_WIRE_POOL_MEMBERS)
-		return say_members(s, reply);
+		return say_members(s, &iov, reply);
 	if (tell.ask == SODA_WIRE_POOL_CONTENT)
 		return ask_content(s, body, bytes, reply);
 	if (tell.ask == SODA_WIRE_POOL_TELL)
@@ -938,15 +970,18 @@ static bool is_known(const struct soda_pager *p, const struct soda_wire_hello *h
 }
 
 /* Set the HELLO for the server: the client's, with the id, secret and epoch that we have there. */
-static void introduce(struct soda_pager *p, const struct soda_wire_hello *hello,
+static void introduce(struct soda_session *s, const struct soda_wire_hello *hello,
 		      const struct soda_peer_info *info)
 {
+	struct soda_pager *p = soda_pager(s);
 	const struct soda_wire_hello before = p->server.hello;
 	struct soda_wire_hello *to = &p->server.hello;
 
 	*to = *hello;
 	to->magic = SODA_WIRE_MAGIC;
-	to->features = (soda_wire_agents(hello) + 1) << SODA_FEATURE_AGENTS_SHIFT;
+	to->features = (soda_wire_agents(hello) + 1) << SODA_FEATURE_AGENTS_SHIFT |
+		       (uint32_t)atomic_load(&s->member) << SODA_FEATURE_MEMBER_SHIFT |
+		       (p->paging->sealer.on ? SODA_FEATURE_SEALING : 0);
 	to->epoch = before.epoch;
 	if (before.client_id) {
 		to->client_id = before.client_id;
@@ -1001,7 +1036,7 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 		return 0;
 	p->orphan_since_ms = 0; /* the client is there, even if the server cannot be reached */
 	if (!stayed) {
-		introduce(p, hello, info);
+		introduce(s, hello, info);
 		ret = adopt(s, hello);
 		if (ret == 0)
 			ret = soda_upstream_connect(s, why);
@@ -1244,6 +1279,7 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 					.async = opt->async && !opt->base,
 					.aggregate = opt->aggregate && !opt->base };
 	/* where no processor is free for a completer, handing over to it only costs its wake-up */
+	paging->codes = soda_erasure_built();
 	paging->near = paging->async && processors < workers + completers;
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
 	soda_schedule_init(&paging->schedule, opt->window);

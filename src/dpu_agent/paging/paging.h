@@ -90,6 +90,13 @@ struct soda_pager {
 	bool opening;			      /* a thread is letting READs pass the gate */
 	uint64_t read_bytes; /* of READs that have passed it, until they are answered */
 	struct soda_write_list writes;
+	/*
+	 * As of the last connections: our server is an agent in front of a pool, and keeps for us
+	 * what clients want kept, and encodes it; `secret` is who we are there, which with tenants
+	 * our client is not told.
+	 */
+	bool keeps, codes;
+	uint64_t secret;
 
 	bool scheduled; /* guarded by the schedule's lock, and so below */
 	struct soda_session *next_turn;
@@ -100,6 +107,7 @@ struct soda_paging {
 	bool async, aggregate;
 	unsigned channels; /* for READs, of each session */
 	bool near;	   /* async: a worker itself waits for a READ's answer for a moment */
+	bool codes;	   /* it can compute parity */
 	struct soda_completers completers;
 	struct soda_schedule schedule;
 	struct soda_gates gates;

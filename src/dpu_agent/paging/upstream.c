@@ -173,7 +173,7 @@ static int find_sealing(struct soda_session *s, struct soda_paging_region *r, st
 
 /*
  * What an earlier instance of the agent has sealed, and nothing else that may be written, is sealed
- * by this one.
+ * by this one.  What an agent before this one seals is plain here.
  */
 static int learn_sealing(struct soda_session *s, const struct soda_wire_listed *l,
 			 struct soda_paging_region *r, struct soda_why *why)
@@ -183,6 +183,8 @@ static int learn_sealing(struct soda_session *s, const struct soda_wire_listed *
 	bool sealed = l->flags & SODA_WIRE_SEALED, plain = l->flags & SODA_WIRE_READ_ONLY;
 	bool file = l->flags & SODA_WIRE_SEALED_BY_AGENT;
 
+	if (s->sealed && !sealer->on)
+		return 0;
 	if (file && sealer->on && !sealer->files)
 		snprintf(why->text, sizeof(why->text),
 			 "this program has a file that the agent before this one has sealed: start "
@@ -318,16 +320,65 @@ static void lose_all(struct soda_session *s)
 	soda_upstream_forget_regions(s, false);
 }
 
+/* The flags of our number that come from the server's. */
+static void show(struct soda_session *s, uint32_t flags)
+{
+	pthread_mutex_lock(&s->lock);
+	s->shows = flags;
+	s->of_pool = s->of_pool || flags;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* In front of a pool: to the client we are as the agent is.  Where we seal, we keep and encode. */
+static void show_pool(struct soda_session *s, uint32_t agent)
+{
+	bool codes =
+		soda_paging(s)->sealer.on ? soda_paging(s)->codes : agent & SODA_WIRE_AGENT_CODES;
+
+	show(s, SODA_WIRE_AGENT_POOL | (codes ? SODA_WIRE_AGENT_CODES : 0));
+}
+
+/* Which member the session is for, if its client does not know yet: the agent names that first. */
+static int learn_member(struct soda_session *s, const char *list, struct soda_why *why)
+{
+	struct soda_members members;
+
+	if (atomic_load(&s->member))
+		return 0;
+	if (soda_members_parse(list, &members, why))
+		return -EPROTO;
+	atomic_store(&s->member, soda_members_tag(&members, 0));
+	soda_pager(s)->server.hello.features |= (uint32_t)atomic_load(&s->member)
+						<< SODA_FEATURE_MEMBER_SHIFT;
+	return 0;
+}
+
+/*
+ * One server is the one that the client means, or no member of a pool's: an agent may have been
+ * here before it.
+ */
+static int check_single(struct soda_session *s, struct soda_why *why)
+{
+	uint16_t member = atomic_load(&s->member);
+
+	show(s, 0);
+	return !member || member == soda_session_place(s)->tag
+		       ? 0
+		       : soda_session_no_member(s->all, why);
+}
+
 /*
  * Whether this agent may use the server that it has met, which may be another agent.  One that
  * acknowledges WRITEs before its own server has them would lose data that this agent takes for
  * stored, and tells programs so.
  */
-static int check_server(struct soda_session *s, struct soda_conn *control, struct soda_why *why)
+static int accepts(struct soda_server *server, struct soda_conn *control,
+		   const struct soda_wire_welcome *welcome, struct soda_why *why)
 {
-	uint32_t agent = soda_pager(s)->server.welcome.agent;
+	struct soda_session *s = session_of(server);
+	uint32_t agent = welcome->agent;
 	char members[SODA_MEMBERS_TEXT_MAX + 1] = "";
-	int ret;
+	int ret = 0;
 
 	atomic_store(&soda_paging(s)->server_is_agent, agent != 0);
 	if (agent & SODA_WIRE_AGENT_EARLY) {
@@ -343,18 +394,15 @@ static int check_server(struct soda_session *s, struct soda_conn *control, struc
 			 soda_session_server(s));
 		return -ENOTSUP;
 	}
-	ret = agent & SODA_WIRE_AGENT_POOL
-		      ? soda_call_members(control, members, sizeof(members),
-					  (int)soda_paging(s)->opt->timeout_ms, why)
-		      : 0;
-	if (members[0]) {
-		snprintf(why->text, sizeof(why->text),
-			 "%.150s is an agent in front of a pool: programs connect to that one "
-			 "itself",
-			 soda_session_server(s));
-		return -ENOTSUP;
-	}
-	return ret;
+	if (agent & SODA_WIRE_AGENT_POOL)
+		ret = soda_call_members(control, members, sizeof(members),
+					(int)soda_paging(s)->opt->timeout_ms, why);
+	if (ret)
+		return ret;
+	if (!members[0])
+		return check_single(s, why);
+	show_pool(s, agent);
+	return learn_member(s, members, why);
 }
 
 /* Whether a region lacks its shared memory, which a server passes only when a region is opened. */
@@ -411,18 +459,22 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 
 	if (met == SODA_MET_FORGOTTEN)
 		lose_all(s);
-	ret = check_server(s, control, why);
-	if (ret == 0)
-		ret = come_to_terms(s, control, server->welcome.known, why);
+	ret = come_to_terms(s, control, server->welcome.known, why);
 	return ret < 0 ? ret : connect_channels(s, why);
 }
 
 static void come_up(struct soda_server *server)
 {
 	struct soda_session *s = session_of(server);
+	struct soda_pager *p = soda_pager(s);
+	const struct soda_conn *writes = p->channels[soda_paging(s)->channels].conn;
+	bool passes = s->shows && soda_paging(s)->async && !soda_paging(s)->sealer.on;
 
-	soda_pager(s)->orphan_since_ms = 0;
+	p->orphan_since_ms = 0;
 	pthread_mutex_lock(&s->lock);
+	p->secret = server->hello.secret;
+	p->keeps = passes && soda_conn_keeps(writes);
+	p->codes = passes && soda_conn_codes(writes);
 	s->up = true;
 	pthread_mutex_unlock(&s->lock);
 }
@@ -433,6 +485,7 @@ static void fail(struct soda_server *server, int err)
 }
 
 static const struct soda_server_hooks hooks = {
+	.accepts = accepts,
 	.met = meet,
 	.up = come_up,
 	.away = close_channels,
@@ -634,7 +687,7 @@ static int take_opened(struct soda_session *s, struct soda_paging_region *r,
 	r->file_id = opened_p->file_id;
 	r->generation = opened_p->generation;
 	r->bytes = r->mr.bytes;
-	if (!(open->flags & SODA_WIRE_SEALED_BY_AGENT))
+	if (!soda_paging(s)->sealer.on || !(open->flags & SODA_WIRE_SEALED_BY_AGENT))
 		return check_opened(r, open);
 	ret = soda_sealed_files_open(s, r, asked->bytes, opened_p, why);
 	if (ret < 0) {

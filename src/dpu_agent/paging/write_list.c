@@ -221,7 +221,7 @@ bool soda_writes_parts_locked(struct soda_session *s, struct soda_write *w, uint
 	uint64_t from = w->offset > offset ? w->offset : offset;
 	uint64_t to = w->offset + w->bytes < end ? w->offset + w->bytes : end;
 
-	if (parts->n == SODA_WRITE_PARTS)
+	if (parts->n == SODA_WRITE_PARTS || !w->data)
 		return false;
 	parts->part[parts->n++] = part_of(w, from, to);
 	return find_parts_locked(s, w->region_id, offset, from, parts) &&
@@ -374,20 +374,59 @@ static struct soda_write *look_kept(struct soda_session *from, const struct soda
 	return w;
 }
 
+/* The session that is meant, with a reference, if it is one of s's program. NULL: it is not. */
+static struct soda_session *look_own(struct soda_session *s, const struct soda_wire_origin *origin)
+{
+	struct soda_session *from = soda_session_look(s->all, origin->client_id);
+
+	if (from && (from->tenant != s->tenant || (!s->tenant && from->secret != origin->secret))) {
+		soda_session_put(from);
+		from = NULL;
+	}
+	return from;
+}
+
 /* The WRITE of rq's range that a session of s's program has kept. False: there is none. */
 static bool recall(struct soda_session *s, const struct soda_request *rq,
 		   const struct soda_wire_origin *origin, bool take, struct recalled *found)
 {
-	struct soda_session *from = soda_session_look(s->all, origin->client_id);
+	struct soda_session *from = look_own(s, origin);
 
 	*found = (struct recalled){ .from = from };
 	if (!from)
 		return false;
-	if (from->tenant == s->tenant && (s->tenant || from->secret == origin->secret))
-		found->write = look_kept(from, rq, origin->region_id, take);
+	found->write = look_kept(from, rq, origin->region_id, take);
 	if (!found->write)
 		soda_session_put(from);
 	return found->write;
+}
+
+/* The same with the secret that the server knows. False: it is none of s's program's. */
+static bool name(struct soda_session *s, struct soda_wire_origin *origin)
+{
+	struct soda_session *from = look_own(s, origin);
+
+	if (!from)
+		return false;
+	pthread_mutex_lock(&from->lock);
+	origin->secret = soda_pager(from)->secret;
+	pthread_mutex_unlock(&from->lock);
+	soda_session_put(from);
+	return true;
+}
+
+bool soda_writes_name(struct soda_session *s, struct soda_request *rq)
+{
+	struct soda_wire_code *code = rq->code;
+
+	if (!code)
+		return name(s, &rq->origin);
+	if (!soda_pager(s)->codes)
+		return false;
+	for (uint32_t i = 0; i < code->data_n; i++)
+		if (!name(s, &code->from[i]))
+			return false;
+	return true;
 }
 
 /* rq's data lie in the block, a reference of which is rq's now. */
@@ -415,6 +454,17 @@ bool soda_writes_recall(struct soda_session *s, struct soda_request *rq)
 	return true;
 }
 
+/* Whether the client was told that we can. */
+static bool may_encode(struct soda_session *s)
+{
+	bool may;
+
+	pthread_mutex_lock(&s->lock);
+	may = soda_session_agent_locked(s) & SODA_WIRE_AGENT_CODES;
+	pthread_mutex_unlock(&s->lock);
+	return may;
+}
+
 bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
 {
 	const struct soda_wire_code *code = rq->code;
@@ -423,7 +473,7 @@ bool soda_writes_encode(struct soda_session *s, struct soda_request *rq)
 	struct soda_block *block = NULL;
 	uint32_t n = 0;
 
-	if (!(s->all->agent & SODA_WIRE_AGENT_CODES)) /* nor are there tables to compute with */
+	if (!may_encode(s))
 		return false;
 	while (n < code->data_n && recall(s, rq, &code->from[n], code->last, &found[n])) {
 		data[n] = found[n].write->data;
@@ -484,11 +534,25 @@ static struct soda_write *replace_locked(struct soda_session *s, struct soda_wri
 	return old;
 }
 
+/* What the server is told of w's data; an encoded code is right behind w in memory. */
+static void tell(struct soda_write *w)
+{
+	const struct soda_request *rq = w->rq;
+	uint8_t *code = (uint8_t *)(w + 1);
+
+	if (rq->code)
+		w->told = (struct soda_told){ .code = code,
+					      .code_bytes = soda_wire_put_code(code, rq->code) };
+	else if (rq->kept)
+		w->told.origin = &rq->origin;
+}
+
 bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 		     struct soda_paging_region *region)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
-	struct soda_write *w = calloc(1, sizeof(*w)), *old = NULL, *stale = NULL;
+	struct soda_write *w = calloc(1, sizeof(*w) + (rq->code ? SODA_WIRE_CODE_BYTES_MAX : 0));
+	struct soda_write *old = NULL, *stale = NULL;
 	bool accepted, delayed;
 
 	if (!w)
@@ -502,9 +566,13 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 				  .region = region,
 				  .offset = rq->offset,
 				  .bytes = rq->bytes,
-				  .region_id = rq->region_id };
+				  .region_id = rq->region_id,
+				  .passed = !rq->data };
 	soda_caches_written(region, w->offset, w->bytes);
+	if (w->passed)
+		tell(w);
 	pthread_mutex_lock(&s->lock);
+	w->passed = w->passed || (rq->keep && soda_pager(s)->keeps);
 	while (unkeep_range_locked(l, w->region_id, w->offset, w->bytes, &stale))
 		;
 	if (soda_paging(s)->aggregate &&
@@ -533,8 +601,9 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 
 static bool adjacent(const struct soda_write *a, const struct soda_write *b)
 {
-	return b && a->region == b->region && a->offset + a->bytes == b->offset &&
-	       a->data + a->bytes == b->data;
+	/* what is kept is found by its own range again */
+	return b && !a->passed && !b->passed && a->region == b->region &&
+	       a->offset + a->bytes == b->offset && a->data + a->bytes == b->data;
 }
 
 bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_transfer *t)
@@ -550,6 +619,7 @@ bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_tra
 	t->writes = w;
 	t->offset = w->offset;
 	t->memory = w->data;
+	t->told = w->passed ? &w->told : NULL;
 	t->tasks_n = 1;
 	t->bytes = w->bytes;
 	w->posted = true;
@@ -664,6 +734,11 @@ static struct soda_write *copy_to_keep(struct soda_session *s, const struct soda
 	return copy;
 }
 
+static bool is_to_keep(const struct soda_write *w)
+{
+	return w->rq->keep && !w->passed;
+}
+
 /* n WRITEs that have landed, and that nobody else takes off the list. */
 static void copy_all_to_keep(struct soda_session *s, struct soda_write *w, unsigned n)
 {
@@ -673,7 +748,7 @@ static void copy_all_to_keep(struct soda_session *s, struct soda_write *w, unsig
 		pthread_mutex_lock(&s->lock);
 		next = w->next;
 		pthread_mutex_unlock(&s->lock);
-		if (w->rq->keep && !w->block)
+		if (is_to_keep(w) && !w->block)
 			w->copy = copy_to_keep(s, w);
 		w = next;
 	}
@@ -686,7 +761,7 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 	struct soda_write *stale = NULL;
 	struct soda_task *again = NULL;
 
-	if (!status && w->rq->keep && !w->block) /* they all come by one connection */
+	if (!status && is_to_keep(w) && !w->block) /* they all come by one connection */
 		copy_all_to_keep(s, w, n);
 	pthread_mutex_lock(&s->lock);
 	while (n--) {
@@ -705,7 +780,7 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 	}
 	/* who is paused waits for the memory of what lands, which so is not kept */
 	for (w = any_paused_locked(s) || status ? NULL : gone.first; w; w = w->left)
-		if (w->copy || (w->rq->keep && w->block))
+		if (w->copy || (is_to_keep(w) && w->block))
 			keep_locked(l, w->copy ? w->copy : w);
 	while (l->kept_bytes > soda_paging(s)->opt->write_budget) {
 		w = l->kept_first;

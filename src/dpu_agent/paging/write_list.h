@@ -13,6 +13,9 @@
  *      |         \-> LISTED again: the connection was lost
  *      \-> replaced by a newer WRITE of the same range, off the list
  *
+ * Where the server is itself an agent in front of a pool nothing is kept here: what the client says
+ * of kept data is passed on, and so is the answer, which may be that they are gone.
+ *
  * A READ is answered from the data of listed WRITEs, of each byte the newest, if they cover the
  * READ (a program writes a chunk in parts where it goes on storing to it); else the READ waits
  * until the newest one that overlaps it is on the server.
@@ -25,6 +28,7 @@
 #include <stdint.h>
 
 #include "dpu_agent/base/blocks.h"
+#include "dpu_agent/upstream/channel.h"
 #include "transport/api/service.h"
 
 struct soda_paging_region;
@@ -37,8 +41,8 @@ struct soda_write {
 	struct soda_hold hold; /* puts a reference of an answer that is sent from its data */
 	_Atomic uint32_t refs; /* the list's, and such answers' */
 	struct soda_session *session;
-	struct soda_request *rq; /* NULL: a copy of one, which is kept */
-	uint8_t *data;
+	struct soda_request *rq;	   /* NULL: a copy of one, which is kept */
+	uint8_t *data;			   /* NULL: the server has them */
 	struct soda_block *block;	   /* that data lie in; NULL: memory of the transport */
 	struct soda_paging_region *region; /* held */
 	struct soda_write *next, *prev;	   /* of the list; guarded by session->lock, and so below */
@@ -51,6 +55,8 @@ struct soda_write {
 	uint16_t region_id;
 	bool answered; /* acknowledged to the client */
 	bool posted;
+	bool passed; /* what the client says of kept data is for the server: `told` */
+	struct soda_told told;
 	struct soda_task *waiting; /* READs that wait until it is on the server */
 };
 
@@ -107,6 +113,11 @@ bool soda_writes_recall(struct soda_session *s, struct soda_request *rq);
  * travel have to wait for some.
  */
 bool soda_writes_encode(struct soda_session *s, struct soda_request *rq);
+/*
+ * The server is an agent in front of a pool: whether it may have the data that rq names instead,
+ * where they are this program's to use.  They are named as that agent knows them, then.
+ */
+bool soda_writes_name(struct soda_session *s, struct soda_request *rq);
 /* Keep nothing any more. */
 void soda_writes_unkeep(struct soda_session *s);
 /* The newest WRITE that overlaps the range, or NULL. The session's lock is held. */

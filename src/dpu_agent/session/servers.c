@@ -129,7 +129,7 @@ struct soda_dpu_server *soda_dpu_servers_take(struct soda_dpu_servers *all, uint
 	struct soda_dpu_server *server;
 
 	pthread_mutex_lock(&all->lock);
-	server = find_locked(all, tag);
+	server = find_locked(all, all->pool ? tag : 0);
 	if (server)
 		server->users++;
 	pthread_mutex_unlock(&all->lock);

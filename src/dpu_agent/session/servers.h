@@ -45,7 +45,8 @@ int soda_dpu_servers_start(struct soda_dpu_servers *all, const struct soda_dpu_o
 void soda_dpu_servers_stop(struct soda_dpu_servers *all);
 /*
  * The server that a HELLO means by its tag, 0: the first one that is listed; the caller is its user
- * until soda_dpu_servers_put().  NULL: there is no such.
+ * until soda_dpu_servers_put().  NULL: there is no such.  Where there is one server alone that is
+ * it: it may be an agent whose pool has a member of that tag.
  */
 struct soda_dpu_server *soda_dpu_servers_take(struct soda_dpu_servers *all, uint16_t tag);
 void soda_dpu_servers_put(struct soda_dpu_servers *all, struct soda_dpu_server *server);

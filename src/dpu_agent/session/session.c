@@ -371,7 +371,7 @@ static int check_hello(const struct soda_sessions *all, const struct soda_wire_h
 
 uint32_t soda_session_agent_locked(const struct soda_session *s)
 {
-	return s->agent & ~(soda_session_late_locked(s) ? SODA_WIRE_AGENT_EARLY : 0u);
+	return (s->agent & ~(soda_session_late_locked(s) ? SODA_WIRE_AGENT_EARLY : 0u)) | s->shows;
 }
 
 /*
@@ -403,9 +403,25 @@ static void take_name(struct soda_session *s, const struct soda_wire_welcome *we
 }
 
 /* A client that names a member has others, whatever this agent's list is now. */
-static bool is_of_pool(const struct soda_sessions *all, const struct soda_wire_hello *hello)
+static bool is_of_pool(const struct soda_session *s, const struct soda_wire_hello *hello)
 {
-	return all->servers.pool || soda_wire_member_tag(hello);
+	return soda_session_member(s) || soda_wire_member_tag(hello);
+}
+
+/* What another agent says of itself that stands before us. */
+static void take_agent(struct soda_session *s, const struct soda_wire_hello *hello)
+{
+	s->by_agent = soda_wire_agents(hello);
+	s->sealed = s->by_agent && hello->features & SODA_FEATURE_SEALING;
+}
+
+/* The member of our server's pool that the HELLO names, if it names one. */
+static void take_member(struct soda_session *s, const struct soda_wire_hello *hello)
+{
+	uint16_t tag = soda_wire_member_tag(hello);
+
+	if (tag && !s->all->servers.pool)
+		atomic_store(&s->member, tag);
 }
 
 /* Check the epoch of a HELLO, make it the session's, and close the older connections. */
@@ -428,8 +444,8 @@ static int take_over(struct soda_session *s, const struct soda_wire_hello *hello
 		ret = -EINVAL;
 	} else {
 		s->epoch = hello->epoch;
-		s->by_agent = soda_wire_agents(hello);
-		s->of_pool = is_of_pool(s->all, hello);
+		take_agent(s, hello);
+		s->of_pool = is_of_pool(s, hello);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (ret == 0)
@@ -437,18 +453,21 @@ static int take_over(struct soda_session *s, const struct soda_wire_hello *hello
 	return ret;
 }
 
-/* Its user is the caller then. */
-static int take_server(struct soda_sessions *all, const struct soda_wire_hello *hello,
-		       struct soda_dpu_server **server_p, struct soda_why *why)
+int soda_session_no_member(const struct soda_sessions *all, struct soda_why *why)
 {
-	*server_p = soda_dpu_servers_take(&all->servers, soda_wire_member_tag(hello));
-	if (*server_p)
-		return 0;
 	refuse(why, all->opt->registered
 			    ? "this agent's pool has no such member: it is not registered"
 			    : "this agent's pool (--server) has no such member: start it "
 			      "with the servers that its programs use");
 	return -EINVAL;
+}
+
+/* Its user is the caller then. */
+static int take_server(struct soda_sessions *all, const struct soda_wire_hello *hello,
+		       struct soda_dpu_server **server_p, struct soda_why *why)
+{
+	*server_p = soda_dpu_servers_take(&all->servers, soda_wire_member_tag(hello));
+	return *server_p ? 0 : soda_session_no_member(all, why);
 }
 
 /*
@@ -462,7 +481,7 @@ static int find_moved(struct soda_session *s, const struct soda_wire_hello *hell
 	uint16_t tag = soda_wire_member_tag(hello);
 
 	*to_p = NULL;
-	if (!tag || tag == soda_session_place(s)->tag)
+	if (!tag || tag == soda_session_member(s))
 		return 0;
 	return take_server(s->all, hello, to_p, why);
 }
@@ -484,10 +503,12 @@ static bool begin_again(struct soda_session *s, const struct soda_wire_hello *he
 	pthread_mutex_unlock(&s->lock);
 	if (ours && !up)
 		soda_services_broken(s);
-	if (ours && to)
+	if (ours && to) {
+		take_member(s, hello);
 		soda_session_move(s, to);
-	else if (to)
+	} else if (to) {
 		soda_dpu_servers_put(&s->all->servers, to);
+	}
 	return ours;
 }
 
@@ -556,8 +577,9 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 		return ret;
 	s->tool = !hello->chunk_bytes && !hello->client_id;
 	s->epoch = hello->epoch;
-	s->by_agent = soda_wire_agents(hello);
-	s->of_pool = is_of_pool(all, hello);
+	take_agent(s, hello);
+	take_member(s, hello);
+	s->of_pool = is_of_pool(s, hello);
 	s->busy = 1; /* so that the keeper does not take it for a session without a client */
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);

@@ -53,6 +53,11 @@ struct soda_session {
 	_Atomic(struct soda_dpu_server *) server;
 	struct soda_dpu_server *before[SODA_SESSION_MOVES];
 	unsigned moves; /* guarded by `life` */
+	/*
+	 * Where that is an agent in front of a pool: the tag of its member that the session is for.
+	 * 0: none, as far as we know.  Becomes another one as `server` does.
+	 */
+	_Atomic uint16_t member;
 	struct soda_peer_info info;
 	struct soda_tenant *tenant; /* whose client it is; NULL: the agent is open */
 
@@ -74,8 +79,10 @@ struct soda_session {
 	unsigned busy;	 /* HELLOs and keeper's hands that work with it: it stays in the table */
 	bool of_pool;	 /* its program uses other members of a pool, too */
 	bool by_agent;	 /* another agent passes the client on, and acknowledges its WRITEs */
+	bool sealed;	 /* that one seals them */
 	uint64_t epoch;	 /* the client's */
 	uint32_t agent;	 /* the number that the agent has for this client (soda_session_bury) */
+	uint32_t shows;	 /* flags of that number that are so because our server's are */
 	unsigned untold; /* regions with losses that the client has not been told of */
 	unsigned joined; /* control connections so far; only the last one makes calls */
 	struct soda_session_peer *peers;
@@ -161,6 +168,13 @@ static inline const char *soda_session_server(const struct soda_session *s)
 {
 	return soda_session_place(s)->address;
 }
+/* By which tag programs name the server, or 0: our server is one, and no agent's member. */
+static inline uint16_t soda_session_member(const struct soda_session *s)
+{
+	return s->all->servers.pool ? soda_session_place(s)->tag : atomic_load(&s->member);
+}
+/* -EINVAL, and a sentence: the client means a member that there is not. */
+int soda_session_no_member(const struct soda_sessions *all, struct soda_why *why);
 /*
  * Whether the client is told that a WRITE is done only when the server has it.  A client in front
  * of which another agent stands takes that for the server's word; and one of a pool writes to

@@ -87,6 +87,23 @@ struct soda_transfer *soda_channel_disconnect(struct soda_channel *c)
 	return list;
 }
 
+/* As the connection before could be told something, and this one cannot: it fails, and both ends
+ * forget. */
+static int post_told(struct soda_conn *conn, const struct soda_transfer *t, struct soda_mr *mr)
+{
+	const struct soda_told *told = t->told;
+	uint64_t cookie = (uint64_t)(uintptr_t)t, at = t->base + t->offset;
+
+	if (!soda_conn_keeps(conn) || (told->code && !soda_conn_codes(conn)))
+		return -EPROTO;
+	if (told->code)
+		return soda_conn_post_coded(conn, mr, at, t->bytes, told->code, told->code_bytes,
+					    cookie);
+	if (told->origin)
+		return soda_conn_post_again(conn, mr, at, t->bytes, told->origin, cookie);
+	return soda_conn_post_kept(conn, mr, at, t->bytes, t->memory, cookie);
+}
+
 int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t, struct soda_mr *mr)
 {
 	uint64_t cookie = (uint64_t)(uintptr_t)t;
@@ -94,7 +111,9 @@ int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t, st
 
 	if (!c->conn)
 		return -ENOTCONN;
-	if (t->write)
+	if (t->told)
+		ret = post_told(c->conn, t, mr);
+	else if (t->write)
 		ret = soda_conn_post_write(c->conn, mr, t->base + t->offset, t->bytes,
 					   t->sealed ? t->sealed->memory : t->memory, cookie);
 	else

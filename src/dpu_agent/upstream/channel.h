@@ -27,6 +27,16 @@ enum {
 	SODA_CHANNEL_POLL = 32,	  /* transfers that one poll finishes */
 };
 
+/*
+ * What a WRITE says to an agent in front of a pool: whose data it repeats, or is parity of
+ * (soda_conn_post_again, _coded); or, neither, that its own are to be kept (_kept).
+ */
+struct soda_told {
+	const struct soda_wire_origin *origin;
+	const uint8_t *code;
+	uint32_t code_bytes;
+};
+
 struct soda_transfer {
 	struct soda_transfer *next;
 	struct soda_session *session;
@@ -40,6 +50,7 @@ struct soda_transfer {
 	bool write;
 	bool raw; /* of a sealed file: its own parts, as they lie there */
 	uint64_t posted_ns;
+	const struct soda_told *told; /* of a WRITE; NULL: nothing */
 	/*
 	 * A READ of the caches, or a WRITE of the agent's own (paging/place.c), which has no tasks:
 	 * called at its end; the memory is theirs.

@@ -92,7 +92,7 @@ struct soda_request {
 	bool kept;    /* WRITE: without data: they are those of `origin`, which is not checked */
 	struct soda_wire_origin origin;
 	/* WRITE, kept: parity of those of these origins, then, which are not checked; else NULL */
-	const struct soda_wire_code *code;
+	struct soda_wire_code *code;
 	struct soda_wire_residency residency;
 	/*
 	 * WRITE: the data, not written to by anybody else until soda_request_free, and

@@ -72,7 +72,8 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	introduction.version = opt->identity && opt->identity->proves ? SODA_WIRE_VERSION_PROVED
 								      : SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
-	introduction.features = hello->features & (SODA_FEATURE_AGENTS | SODA_FEATURE_MEMBER);
+	introduction.features = hello->features &
+				(SODA_FEATURE_AGENTS | SODA_FEATURE_MEMBER | SODA_FEATURE_SEALING);
 	if (opt->sealed && opt->kind == SODA_CONN_DATA)
 		introduction.features |= SODA_FEATURE_SEALED;
 	if (opt->token && introduction.version == SODA_WIRE_VERSION_PROVED)

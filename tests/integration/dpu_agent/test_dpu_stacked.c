@@ -518,6 +518,22 @@ static void test_agents_die(void **state)
 	}
 }
 
+/*
+ * Of what the agent of the node seals the second one knows nothing, also when it was started anew
+ * and learns from the server what is sealed there.
+ */
+static void test_sealed_before(void **state)
+{
+	struct job job = { .mode = SODA_MODE_INLINE };
+	struct trial t = { .child = child_syncs, .during = stop_server_then_kill_dpu, .arg = &job };
+	struct outcome out;
+
+	up("--seal", true, DPU);
+	trial_run(&t, &out);
+	world_close_noisy(&world);
+	expect_exit(&out, 0);
+}
+
 /* Another instance of the server, behind both: an unchanged file goes on, what was lost is said. */
 static void child_meets_new_server(const void *arg)
 {
@@ -709,6 +725,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_second_agent_dies),
 		cmocka_unit_test(test_agents_die),
 		cmocka_unit_test(test_server_is_restarted),
+		cmocka_unit_test(test_sealed_before),
 		cmocka_unit_test(test_third_is_refused),
 		cmocka_unit_test(test_circle_is_refused),
 		cmocka_unit_test(test_shm_between_agents_is_refused),

@@ -425,6 +425,24 @@ static void begin_agent(struct server *agent, const char *name, const char *list
 	assert_int_equal(agent_start(agent, args), 0);
 }
 
+/* Before it, as on a node, or that one itself. */
+static const struct server *begin_node(struct server *node, const struct server *agent, bool two)
+{
+	const char *args[] = { "--server", agent->address, "--listen", "tcp://127.0.0.1:0", NULL };
+
+	*node = (struct server){ .pid = 0 };
+	if (!two)
+		return agent;
+	assert_int_equal(agent_start(node, args), 0);
+	return node;
+}
+
+static void end_node(struct server *node)
+{
+	if (node->pid)
+		end_server(node);
+}
+
 static void work_begin_behind(struct work *w, const struct server *agent)
 {
 	w->way = "--dpu";
@@ -436,40 +454,49 @@ static void work_begin_behind(struct work *w, const struct server *agent)
  * started anew finds all of them, whatever their order; one that went is no server of programs that
  * begin.
  */
-static void test_agent(void **state)
+static void behind_agent(const char *name, bool two)
 {
-	struct server servers[4], agent;
+	struct server servers[4], agent, node;
+	const struct server *first;
 	char address[128];
 	struct work w;
 
-	begin_server(&servers[0], "g", "tcp://127.0.0.1:0", NULL);
-	await_found("g", 1, NULL);
-	begin_agent(&agent, "g", "tcp://127.0.0.1:0");
+	begin_server(&servers[0], name, "tcp://127.0.0.1:0", NULL);
+	await_found(name, 1, NULL);
+	begin_agent(&agent, name, "tcp://127.0.0.1:0");
 	snprintf(address, sizeof(address), "%s", agent.address);
-	work_begin_behind(&w, &agent);
+	first = begin_node(&node, &agent, two);
+	work_begin_behind(&w, first);
 	for (int i = 1; i < 4; i++)
-		begin_server(&servers[i], "g", "tcp://127.0.0.1:0", NULL);
+		begin_server(&servers[i], name, "tcp://127.0.0.1:0", NULL);
 	for (int i = 1; i < 4; i++)
-		await_told("g", servers[i].address, "clients", 1);
+		await_told(name, servers[i].address, "clients", 1);
 	close(open(w.more, O_WRONLY | O_CREAT, 0600)); /* more than the first one has */
 	for (int i = 1; i < 4; i++)
-		await_told("g", servers[i].address, "used_bytes", 4 << 20);
+		await_told(name, servers[i].address, "used_bytes", 4 << 20);
 	work_goes_on(&w);
 	server_kill(&agent);
 	server_forget(&agent);
-	begin_agent(&agent, "g", address);
+	begin_agent(&agent, name, address);
 	work_goes_on(&w);
 	work_goes_on(&w);
 	work_end(&w);
 	end_server(&servers[0]);
 	assert_true(server_logs(&agent, "is not registered any more"));
-	work_begin_behind(&w, &agent);
+	work_begin_behind(&w, first);
 	work_goes_on(&w);
-	assert_int_equal(told_of("g", servers[1].address, "clients"), 1);
+	assert_int_equal(told_of(name, servers[1].address, "clients"), 1);
 	work_end(&w);
 	for (int i = 1; i < 4; i++)
 		end_server(&servers[i]);
+	end_node(&node);
 	end_server(&agent);
+}
+
+static void test_agent(void **state)
+{
+	behind_agent("g", false);
+	behind_agent("g2", true);
 }
 
 /* The value of a key of that pool, as a server with that address would write it. */
@@ -500,10 +527,10 @@ static void register_as(const char *name, uint64_t instance, const char *address
  * Servers whose addresses in etcd become others, one after the other, while a program runs behind
  * the agent: they are found there, with what they have.
  */
-static void test_agent_and_moves(void **state)
+static void move_behind_agent(const char *name, bool two)
 {
 	enum { N = 2 };
-	struct server servers[N], agent;
+	struct server servers[N], agent, node;
 	char log[sizeof(dir) + 8];
 	struct work w;
 	pid_t ways[N];
@@ -515,18 +542,18 @@ static void test_agent_and_moves(void **state)
 					      "--capacity", "64M", "--drain", "1s"),
 				 0);
 		ways[i] = way_begin(servers[i].address, address);
-		register_as("mv", 1 + (uint64_t)i, address);
+		register_as(name, 1 + (uint64_t)i, address);
 	}
-	begin_agent(&agent, "mv", "tcp://127.0.0.1:0");
+	begin_agent(&agent, name, "tcp://127.0.0.1:0");
 	snprintf(log, sizeof(log), "%s/log", dir);
 	w.way = "--dpu";
 	setenv("SODA_LOG", "info", 1);
-	work_begin_at(&w, agent.address, "16M", log);
+	work_begin_at(&w, begin_node(&node, &agent, two)->address, "16M", log);
 	unsetenv("SODA_LOG");
 	for (int i = 0; i < N; i++) {
 		work_goes_on(&w);
 		way_end(ways[i]);
-		register_as("mv", 1 + (uint64_t)i, servers[i].address);
+		register_as(name, 1 + (uint64_t)i, servers[i].address);
 		work_goes_on(&w);
 		work_goes_on(&w);
 	}
@@ -540,7 +567,14 @@ static void test_agent_and_moves(void **state)
 	work_end(&w);
 	for (int i = 0; i < N; i++)
 		end_server(&servers[i]);
+	end_node(&node);
 	end_server(&agent);
+}
+
+static void test_agent_and_moves(void **state)
+{
+	move_behind_agent("mv", false);
+	move_behind_agent("mv2", true);
 }
 
 /* With two copies, behind an agent: what is drained moves to a server that has come. */

@@ -395,7 +395,7 @@ static void during_agent(const void *arg)
 		if (round && draw(&state) & 1)
 			world_kill(w);
 		sleep_ms(draw(&state) % 50);
-		front_kill(&front);
+		front_kill_some(&front, front.node.pid ? draw(&state) : 0);
 		sleep_ms(draw(&state) % 50);
 		if (round && w->server.pid)
 			world_kill(w);
@@ -417,9 +417,10 @@ static void test_agent_killed(void **state)
 
 /*
  * What the program has sent, once for all copies, and with erasure codes once for parity, too:
- * through an agent.  It keeps what it may have to send again, or to compute parity from; on
- * a machine that is too slow to do that soon enough some goes twice.  An emulated one is so slow
- * that a server may be given up, and rebuilt, which is counted with what is stored.
+ * through an agent, and through two in a row, once from the first to the second.  The last one
+ * keeps what it may have to send again, or to compute parity from; on a machine that is too slow to
+ * do that soon enough some goes twice.  An emulated one is so slow that a server may be given up,
+ * and rebuilt, which is counted with what is stored.
  */
 static void child_once(const void *arg)
 {
@@ -441,9 +442,9 @@ static void during_once(const void *arg)
 
 	if (!turn_await())
 		return;
-	had = world_stat(front.address,
+	had = world_stat(front.agent_address,
 			 kind == kinds ? "writes_recalled_bytes" : "writes_encoded_bytes");
-	stored = world_stat(front.address, "client_write_bytes");
+	stored = world_stat(front.agent_address, "client_write_bytes");
 	printf("%llu bytes sent for %llu stored, %llu from what the agent had\n",
 	       (unsigned long long)*sent, (unsigned long long)stored, (unsigned long long)had);
 	if (getenv("SODA_TEST_VERBS"))
@@ -452,6 +453,8 @@ static void during_once(const void *arg)
 		assert_int_equal(*sent + had, stored);
 	assert_true(*sent < BYTES + BYTES / 4);
 	assert_true(had > *sent / (kind == kinds ? 2 : 4));
+	if (front.node.pid)
+		assert_int_equal(world_stat(front.address, "net_writeback_bytes"), *sent);
 	turn_pass();
 }
 

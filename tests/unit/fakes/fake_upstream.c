@@ -518,6 +518,43 @@ int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint6
 					   (void *)(uintptr_t)src });
 }
 
+/* It is a memory server: nothing is kept, and nobody without pages asks it anything. */
+
+bool soda_conn_keeps(const struct soda_conn *conn)
+{
+	return false;
+}
+
+bool soda_conn_codes(const struct soda_conn *conn)
+{
+	return false;
+}
+
+int soda_conn_post_kept(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			uint32_t bytes, const void *src, uint64_t cookie)
+{
+	return -ENOTSUP;
+}
+
+int soda_conn_post_again(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const struct soda_wire_origin *origin, uint64_t cookie)
+{
+	return -ENOTSUP;
+}
+
+int soda_conn_post_coded(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const uint8_t *code, uint32_t code_bytes, uint64_t cookie)
+{
+	return -ENOTSUP;
+}
+
+int soda_conn_join_as(const char *address, const struct soda_identity *identity, int timeout_ms,
+		      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+		      struct soda_why *why)
+{
+	return -ENOTSUP;
+}
+
 int soda_conn_flush(struct soda_conn *conn, bool polling)
 {
 	int ret;
