@@ -156,8 +156,12 @@ class Run:
         host = f'tcp://127.{1 + (os.getpid() >> 16) % 200}.{(os.getpid() >> 8) % 256}.' \
                f'{1 + os.getpid() % 250}:0'
         os.mkdir(self.path('export'))
-        for name, bytes_, id_ in (('ro', self.plan['file_bytes'], 1), ('rw', plans.FILE_BYTES, 2)):
+        files = (('ro', self.plan['file_bytes'], 1), ('rw', plans.FILE_BYTES, 2))
+        sealed = self.plan['sealed'] and self.plan['files']
+        for name, bytes_, id_ in files if not sealed else ():
             self.make_file(name, bytes_, id_)
+        if sealed:
+            self.make_key()
         # some go without a word, or their last one is lost: the first agent does not look at a connection that is idle
         gone = self.plan['end'] == 'kill' or self.plan['readers'] or self.plan['below'] is not None
         grace = {'expired': '1s'}.get(self.plan['character'], '8s' if gone else '60s')
@@ -183,12 +187,15 @@ class Run:
             if self.plan['sealed'] == 'agent':  # on a tmpfs, and this user's alone
                 self.keys = tempfile.mkdtemp(prefix='soda-torture-', dir='/dev/shm')
                 keys = ['--seal-state', self.keys]
+                keys += ['--seal-key-file', self.path('key')] if sealed else []
             self.agent = stage.Daemon('agent', 'src/dpu_agent/soda-dpu-agent',
                                       ['--server', link.address, *self.plan['agent'], *keys],
                                       'shm://' + self.path('a.sock') if way == 'agent-shm' else host,
                                       self.folder)
             self.agent.start()
             first = self.agent
+        for name, bytes_, id_ in files if sealed else ():
+            self.seal_file(name, bytes_, id_, first.address)
         listen = host if first.address.startswith('tcp') else 'shm://' + self.path('p.sock')
         self.links['program'] = self.proxy.link(listen, first.address)
         for i, member in list(enumerate(self.servers))[1:]:
@@ -202,6 +209,21 @@ class Run:
     def make_file(self, name, bytes_, id_):
         subprocess.run([stage.built('tests/torture/torture_program'), 'make',
                         self.path('export/' + name), str(bytes_), str(id_)], check=True, timeout=60)
+
+    def make_key(self):
+        """For sealed files."""
+        subprocess.run([stage.built('tools/soda/soda'), 'seal', 'key', self.path('key')], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+        if self.plan['sealed'] == 'program':
+            self.plan['env']['SODA_SEAL_KEY_FILE'] = self.path('key')
+
+    def seal_file(self, name, bytes_, id_, address):
+        """In the export directory, by whoever seals in this plan, before anything goes wrong."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith('SODA_')}
+        env.update({k: v for k, v in self.plan['env'].items() if k.startswith('SODA_SEAL')})
+        env['SODA_SERVER'] = address
+        subprocess.run([stage.built('tests/torture/torture_program'), 'seal', name, str(bytes_), str(id_)],
+                       check=True, timeout=60, env=env)
 
     def start_program(self, address):
         p = self.plan
@@ -567,11 +589,27 @@ class Run:
             if os.path.exists(self.path(name)):
                 raise Wrong(f'leak: {name} is left')
 
+    def opened_file(self, sealed):
+        """Its content, which has to be readable whatever has happened, and is not to be found there in clear."""
+        at = self.path('rw')
+        with open(at, 'wb') as out:
+            done = subprocess.run([stage.built('tools/soda/soda'), 'seal', 'cat', '--key-file', self.path('key'), sealed],
+                                  stdout=out, stderr=subprocess.PIPE, timeout=60, check=False)
+        if done.returncode:
+            raise Wrong(f'wrong bytes: a sealed file cannot be read: {done.stderr.decode(errors="replace").strip()}')
+        with open(sealed, 'rb') as file, open(at, 'rb') as out:
+            if out.read(4096) in file.read():
+                raise Wrong('wrong bytes: a sealed file has its content in clear')
+        return at
+
     def judge_file(self):
         if not os.path.exists(self.path('promises')):
             return
+        at = self.path('export/rw')
+        if self.plan['sealed']:
+            at = self.opened_file(at)
         done = subprocess.run([stage.built('tests/torture/torture_program'), 'verify',
-                               self.path('export/rw'), self.path('promises'), str(plans.FILE_BYTES),
+                               at, self.path('promises'), str(plans.FILE_BYTES),
                                str(self.plan['chunk'])], capture_output=True, timeout=60, check=False)
         if done.returncode:
             raise Wrong(done.stderr.decode(errors='replace').strip())

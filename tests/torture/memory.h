@@ -16,6 +16,9 @@ struct memory {
 	/* A file of the server; for writing, or read-only. NULL and errno. */
 	void *(*file)(const char *name, int writable, size_t *bytes_p);
 
+	/* The same of one that is to be made, for writing, and sealed where all is. */
+	void *(*make)(const char *name, size_t bytes);
+
 	/* 0 or negative errno, as of soda.h. */
 	int (*sync)(void *p, size_t bytes);
 	int (*discard)(void *p, size_t bytes);

@@ -18,6 +18,11 @@ static void *file(const char *name, int writable, size_t *bytes_p)
 	return soda_alloc_file(name, 0, writable ? SODA_WRITABLE : SODA_READ_ONLY, bytes_p);
 }
 
+static void *make(const char *name, size_t bytes)
+{
+	return soda_alloc_file(name, bytes, SODA_WRITABLE | SODA_CREATE, NULL);
+}
+
 static int discard(void *p, size_t bytes)
 {
 	return soda_advise(p, bytes, SODA_DISCARD);
@@ -52,6 +57,7 @@ const struct memory memory = {
 	.alloc = soda_memory,
 	.free = give_back,
 	.file = file,
+	.make = make,
 	.sync = soda_sync,
 	.discard = discard,
 	.cold = cold,

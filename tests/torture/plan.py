@@ -260,9 +260,10 @@ def damage(dice, p):
 
 
 def seal(p):
-    """A part of the seeds is sealed: by the program (SODA_SEAL=1), or by the agent, whose keys the next one finds. What
-    cannot be sealed, they do not have.  In half of them the server's memory is damaged, too: of that no byte may be
-    served, and content may be lost.  A stream of its own, as above."""
+    """A part of the seeds is sealed: by the program (SODA_SEAL=1), or by the agent, whose keys the next one finds. In
+    half of them the server's memory is damaged, too: of that no byte may be served, and content may be lost; of the
+    others some have files, which are sealed where they lie (a server that lies would have its say in those for good).
+    A stream of its own, as above."""
     dice = random.Random(f'{p["seed"]}, sealing')
     if p['readers'] or p['movers'] or dice.random() < 0.6:
         return
@@ -275,6 +276,8 @@ def seal(p):
     else:
         p['env']['SODA_SEAL'] = '1'
     if dice.random() < 0.5:
+        p['files'] = p['program'] == 'soda' and p['members'] == 1 and p['character'] != 'file changes' and \
+            random.Random(f'{p["seed"]}, sealed files').random() < 0.9
         return
     p['rules'] += [rule for rule in ('lose', 'fills') if rule not in p['rules'] and
                    (rule == 'lose' or p['program'] == 'run')]

@@ -8,8 +8,9 @@
  *                               one that reads the file `ro` beside others, and has nothing else
  *   program make FILE BYTES ID  a file of the export directory, in its round 0 (of object 1 or 2;
  *                               9: of object 1, after it was changed)
- *   program verify FILE PROMISES BYTES
- *                               whether the file keeps what syncs have promised
+ *   program seal FILE BYTES ID  the same of a file of the server's, which seals it as the
+ * environment says program verify FILE PROMISES BYTES whether the file keeps what syncs have
+ * promised
  *
  * It ends with 0, or with 99 and a line "WHAT: ...".  Its progress is in a file that the
  * conductor maps: who stands still there has hung.
@@ -681,6 +682,20 @@ static int make(const char *path, size_t bytes, uint64_t id)
 	return 0;
 }
 
+static int make_there(const char *name, size_t bytes, uint64_t id)
+{
+	uint64_t *words = memory.make ? memory.make(name, bytes) : NULL;
+
+	if (!words)
+		wrong("cannot start", "file %s: %s", name, memory.why());
+	for (size_t i = 0; i < bytes / sizeof(*words); i++)
+		words[i] = word_value(id, i, 0);
+	if (memory.sync(words, bytes))
+		wrong("cannot start", "file %s: %s", name, memory.why());
+	memory.free(words, bytes);
+	return 0;
+}
+
 static int verify(const char *path, const char *promises, size_t bytes)
 {
 	const uint64_t *words = map_file(path, bytes);
@@ -710,6 +725,8 @@ int main(int argc, char **argv)
 	model.threads = 1;
 	if (argc == 5 && !strcmp(argv[1], "make"))
 		return make(argv[2], strtoull(argv[3], NULL, 0), strtoull(argv[4], NULL, 0));
+	if (argc == 5 && !strcmp(argv[1], "seal"))
+		return make_there(argv[2], strtoull(argv[3], NULL, 0), strtoull(argv[4], NULL, 0));
 	if (argc == 6 && !strcmp(argv[1], "verify")) {
 		model.chunk_bytes = strtoull(argv[5], NULL, 0);
 		return verify(argv[2], argv[3], strtoull(argv[4], NULL, 0));
