@@ -1278,8 +1278,8 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 	*paging = (struct soda_paging){ .opt = opt,
 					.async = opt->async && !opt->base,
 					.aggregate = opt->aggregate && !opt->base };
-	/* where no processor is free for a completer, handing over to it only costs its wake-up */
 	paging->codes = soda_erasure_built();
+	/* where no processor is free for a completer, handing over to it only costs its wake-up */
 	paging->near = paging->async && processors < workers + completers;
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
 	soda_schedule_init(&paging->schedule, opt->window);
