@@ -22,7 +22,6 @@
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
 #include "dpu_agent/session/tenants.h"
-#include "pool/erasure.h"
 #include "wire/field.h"
 #include "wire/pool.h"
 
@@ -1278,7 +1277,6 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 	*paging = (struct soda_paging){ .opt = opt,
 					.async = opt->async && !opt->base,
 					.aggregate = opt->aggregate && !opt->base };
-	paging->codes = soda_erasure_built();
 	/* where no processor is free for a completer, handing over to it only costs its wake-up */
 	paging->near = paging->async && processors < workers + completers;
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);

@@ -107,7 +107,6 @@ struct soda_paging {
 	bool async, aggregate;
 	unsigned channels; /* for READs, of each session */
 	bool near;	   /* async: a worker itself waits for a READ's answer for a moment */
-	bool codes;	   /* it can compute parity */
 	struct soda_completers completers;
 	struct soda_schedule schedule;
 	struct soda_gates gates;

@@ -24,6 +24,7 @@
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/paging/sealed_files.h"
 #include "dpu_agent/session/tenants.h"
+#include "pool/erasure.h"
 
 static struct soda_session *session_of(const struct soda_server *server)
 {
@@ -333,7 +334,7 @@ static void show(struct soda_session *s, uint32_t flags)
 static void show_pool(struct soda_session *s, uint32_t agent)
 {
 	bool codes =
-		soda_paging(s)->sealer.on ? soda_paging(s)->codes : agent & SODA_WIRE_AGENT_CODES;
+		soda_paging(s)->sealer.on ? soda_erasure_built() : agent & SODA_WIRE_AGENT_CODES;
 
 	show(s, SODA_WIRE_AGENT_POOL | (codes ? SODA_WIRE_AGENT_CODES : 0));
 }

@@ -395,7 +395,7 @@ static void during_agent(const void *arg)
 		if (round && draw(&state) & 1)
 			world_kill(w);
 		sleep_ms(draw(&state) % 50);
-		front_kill_some(&front, front.node.pid ? draw(&state) : 0);
+		front_kill_some(&front, (unsigned)draw(&state));
 		sleep_ms(draw(&state) % 50);
 		if (round && w->server.pid)
 			world_kill(w);
