@@ -11,6 +11,7 @@
 
 #include "net.h"
 #include "pool/erasure.h"
+#include "sealing/ledger.h"
 #include "sealing/sealing.h"
 #include "soda.h"
 #include "world.h"
@@ -75,27 +76,49 @@ const char *sim_copies_page(const struct sim_places *places, unsigned k)
 		       places->data_at + (places->offset & ~4095ull));
 }
 
-bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word_p)
+static void fail_plain(const struct sim_places *places, unsigned k, const char *who)
+{
+	sim_fail("PLAINTEXT: what %s has of region %u at %llu is nothing that the %s has sealed",
+		 sim_net_name(places->copy[k].server), places->copy[k].region,
+		 (unsigned long long)places->offset, who);
+}
+
+/*
+ * The same as the agent got it: opened, where that seals.  No server has changed anything of the
+ * chunk.  It stays until the next call.
+ */
+static const char *sent_page(const struct sim_places *places, unsigned k)
 {
 	const char *page = sim_copies_page(places, k);
+	static char plain[SIM_BLOCK];
+
+	if (!page || !places->agent_sealed)
+		return page;
+	if (!sim_ledger_open(page, (uint32_t)(places->offset / SIM_BLOCK), plain))
+		fail_plain(places, k, "agent");
+	return plain;
+}
+
+bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word_p)
+{
 	size_t at = places->offset & 4095;
+	const char *page;
 
 	if (!places->copy[k].current || !lives(places, k))
 		return false;
 	if (places->pieces > 1 && places->copy[k].piece != places->piece)
 		return false;
-	if (!page)
+	if (!sim_copies_page(places, k))
 		sim_fail("BROKEN PROMISE: a copy counts as current, and %s has no region %u",
 			 sim_net_name(places->copy[k].server), places->copy[k].region);
-	if (sim_seal_was_chunk_changed(places) && sim_seal_is_changed(places, k))
+	if (sim_seal_was_chunk_changed(places) &&
+	    (places->agent_sealed || sim_seal_is_changed(places, k)))
 		return false;
+	page = sent_page(places, k);
 	if (!places->sealed)
 		memcpy(word_p, page + at, sizeof(*word_p));
-	else if (!sim_seal_read(page, places->block, at, word_p))
-		sim_fail("PLAINTEXT: what %s has of region %u at %llu is nothing that the host has "
-			 "sealed",
-			 sim_net_name(places->copy[k].server), places->copy[k].region,
-			 (unsigned long long)places->offset);
+	else if (!sim_ledger_read(page, places->block, at, word_p))
+		fail_plain(places, k, "host");
 	return true;
 }
 
@@ -126,27 +149,34 @@ static bool sealed_stripe_of(const struct sim_places *places, uint64_t words[SIM
 
 	for (unsigned k = 0; k < places->n; k++) {
 		unsigned piece = places->copy[k].piece;
-		const char *page = piece < places->pieces ? sim_copies_page(places, k) : NULL;
+		const char *page;
 
+		if (piece >= places->pieces || sim_seal_was_chunk_changed(places))
+			continue;
+		page = sent_page(places, k);
 		if (!page)
 			continue;
 		memcpy(&words[piece], page + (places->offset & 4095), sizeof(words[piece]));
 		found |= 1u << piece;
 	}
-	return found == (1u << places->pieces) - 1 && !sim_seal_was_chunk_changed(places);
+	return found == (1u << places->pieces) - 1;
 }
 
 /* Copy k has parity of what was stored; of a sealed object, of what the servers have. */
 static void check_parity(const struct sim_object *o, size_t cell, const struct sim_places *places,
 			 unsigned k)
 {
-	const char *page = sim_copies_page(places, k);
 	uint64_t words[SIM_PIECES], has, should;
+	const char *page;
 
-	if (!page ||
-	    !(places->sealed ? sealed_stripe_of(places, words) : stripe_of(o, cell, places, words)))
+	if (places->agent_sealed && sim_seal_was_chunk_changed(places))
+		return;
+	page = sent_page(places, k);
+	if (!page)
 		return;
 	memcpy(&has, page + (places->offset & 4095), sizeof(has));
+	if (!(places->sealed ? sealed_stripe_of(places, words) : stripe_of(o, cell, places, words)))
+		return;
 	soda_erasure_encode(places->pieces, places->copy[k].piece - places->pieces, sizeof(should),
 			    words, &should);
 	if (has != should)

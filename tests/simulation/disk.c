@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "fibers.h"
+#include "sealing/state.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -256,6 +257,8 @@ int sim_openat64(int dir, const char *name, int flags, ...)
 	va_start(args, flags);
 	mode = (mode_t)va_arg(args, int);
 	va_end(args);
+	if (dir == SIM_STATE_FD)
+		return strcmp(name, ".") ? sim_state_open(name, flags) : SIM_STATE_FD;
 	return sim_disk_owns(dir) ? open_at(dir, name, flags, mode)
 				  : openat(dir, name, flags, mode);
 }
@@ -281,6 +284,8 @@ int sim_open64(const char *name, int flags, ...)
 	va_end(args);
 	if (!strcmp(name, SIM_DISK_KEY))
 		return open_key();
+	if (!strcmp(name, SIM_STATE))
+		return SIM_STATE_FD;
 	return strcmp(name, SIM_DISK_EXPORT) ? open(name, flags, mode) : new_descriptor(&nodes[0]);
 }
 
@@ -300,6 +305,10 @@ static void describe(const struct node *n, struct stat *st)
 int sim_fstat64(int fd, struct stat *st)
 {
 	sim_point();
+	if (fd == SIM_STATE_FD) {
+		*st = (struct stat){ .st_mode = S_IFDIR | 0700 };
+		return 0;
+	}
 	if (!sim_disk_owns(fd))
 		return fstat(fd, st);
 	describe(node_of(fd), st);
@@ -344,8 +353,11 @@ int sim_fchown(int fd, uid_t uid, gid_t gid)
 
 int sim_unlinkat(int dir, const char *name, int flags)
 {
-	struct node *n = look_up(node_of(dir), name);
+	struct node *n;
 
+	if (dir == SIM_STATE_FD)
+		return sim_state_unlink(name);
+	n = look_up(node_of(dir), name);
 	errno = ENOENT;
 	if (n)
 		n->links = 0; /* its place is not used again in this seed */
@@ -376,6 +388,9 @@ int sim_fallocate64(int fd, int mode, off_t offset, off_t bytes)
 {
 	struct node *n = node_of(fd);
 
+	errno = ENOSPC;
+	if (!n && !mode && sim_lacks_memory())
+		return -1;
 	if (!n)
 		return sim_memfd_punch(fd, mode, offset, bytes);
 	if (breaks(ENOSPC) || offset + bytes > ROOM)

@@ -256,6 +256,8 @@ static void restart(enum sim_process p, uint64_t length, bool silently, bool gen
 	sim_fd_kill(p);
 	sim_memory_fresh(p);
 	sim_copies_look();
+	if (p == SIM_AGENT && plan.agent_settings.seal && !plan.agent_settings.seal_state)
+		sim_history.keys_lost_ns = sim_now();
 	sim_sleep(length, "a process that is not there");
 	sim_fate_boot(p);
 	fault_ends();
@@ -376,7 +378,9 @@ static void fault_of_victim(void)
 /* Nobody is told, and it is found when somebody reads it. */
 static void change_some(void)
 {
-	for (uint64_t n = plan.sealed ? sim_below(6) : 0; n; n--) {
+	bool sealed = plan.sealed || plan.agent_settings.seal;
+
+	for (uint64_t n = sealed ? sim_below(6) : 0; n; n--) {
 		sim_seal_change_one(plan.one_at_a_time ? victim : SIM_WORLD);
 		sim_copies_look(); /* it may be written anew before anybody looks again */
 	}

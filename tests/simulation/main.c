@@ -61,7 +61,7 @@ static void *host_main(void *arg)
 	sim_join(fate);
 	sim_fate_mend();
 	sim_note("all is mended");
-	sim_limit(sim_now() + 600 * SIM_S);
+	sim_limit(sim_now() + 600 * SIM_S + plan.agent_settings.seal_keep_ms * SIM_MS);
 	sim_fate_settle();
 	sim_work_end();
 	ret = soda_shutdown();

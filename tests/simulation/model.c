@@ -135,7 +135,7 @@ static uint64_t last_loss(void)
 		for (int s = 0; s < SIM_SLABS; s++)
 			if (sim_objects[i].base && sim_objects[i].unsafe_ns[s] > last)
 				last = sim_objects[i].unsafe_ns[s];
-	return last;
+	return sim_history.keys_lost_ns > last ? sim_history.keys_lost_ns : last;
 }
 
 bool sim_model_lost(void)
@@ -144,10 +144,20 @@ bool sim_model_lost(void)
 	return (sim_history.killed && !plan.mirrored) || last_loss();
 }
 
+/*
+ * An agent that seals, and has its keys nowhere else, takes them with it: what was stored before.
+ */
+static bool keys_may_be_lost(const struct sim_object *o, size_t cell)
+{
+	return o->cells[cell].stored_ns < sim_history.keys_lost_ns && !(o->flags & SODA_READ_ONLY);
+}
+
 static bool may_be_lost(const struct sim_object *o, size_t cell)
 {
 	struct sim_places places;
 
+	if (keys_may_be_lost(o, cell))
+		return true;
 	if (plan.mirrored)
 		return o->cells[cell].good_ns <= sim_copies_unsafe_ns(o, cell);
 	places = sim_host_places(sim_cell_at(o, cell));
@@ -256,6 +266,7 @@ void sim_model_store(struct sim_object *o, size_t cell)
 		 cell % SIM_SLOTS, (void *)o->base);
 	c->value = v;
 	c->stored = ++stores;
+	c->stored_ns = sim_now();
 	c->or_zero = c->discards;
 	c->good_ns = sim_now();
 }

@@ -44,6 +44,10 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	opt.dynamic = s->dynamic;
 	opt.limit = s->limit;
 	opt.store_bytes = s->store;
+	opt.seal = s->seal;
+	opt.seal_state = (char *)(uintptr_t)s->seal_state;
+	if (s->seal)
+		opt.seal_keep_ms = (uint32_t)s->seal_keep_ms;
 	opt.move_bytes = s->move;
 	if (s->source)
 		soda_source_ops = *s->source;

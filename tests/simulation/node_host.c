@@ -47,12 +47,14 @@ static bool refused; /* a drop: pages are where none should be, and half a chunk
 int sim_uffd = -1;
 static struct uffd_msg faults[FAULTS];
 static unsigned faults_n;
+/* What the handler has said of the pages that it made fail (an errno); 0: nothing. */
+static uint8_t said[PAGES] __attribute__((aligned(PAGE)));
 
 /*
  * Mappings of the node's store: what is there is the file's memory, but for pages in which another
  * mapping was put.
  */
-bool sim_host_shares, sim_host_poisons = true;
+bool sim_host_shares, sim_host_poisons = true, sim_host_agent_seals;
 static uint8_t apart[PAGES] __attribute__((aligned(PAGE)));
 static struct {
 	char *addr; /* NULL: none */
@@ -435,6 +437,19 @@ static void access_word(char *addr, bool store, uint64_t *value)
 		memcpy(value, addr, sizeof(*value));
 }
 
+/* link-agent leads the handler's calls here. */
+void __real_soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err);
+void __wrap_soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err);
+
+void __wrap_soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
+{
+	char *at = (char *)soda_chunk_address(f->id) + ((size_t)f->block << soda_agent.block_shift);
+
+	__real_soda_fault_fail(t, f, err);
+	for (size_t i = 0; i < (size_t)1 << soda_agent.block_shift; i += PAGE)
+		said[page_of(at + i) - shadow] = (uint8_t)-err;
+}
+
 /* Whether it stays so for long: whoever makes a page fail, or undoes it, has its chunk for that. */
 static bool on_its_way(const void *addr)
 {
@@ -442,6 +457,14 @@ static bool on_its_way(const void *addr)
 		if (soda_chunk_state(word_at(addr)) != SODA_CHUNK_FETCHING)
 			return false;
 	return true;
+}
+
+/* Why a page fails, of which the thread knows no more than that: what was said of it last. */
+static int why_failed(const uint8_t *page, enum soda_chunk_state s)
+{
+	int err = said[page - shadow];
+
+	return s == SODA_CHUNK_LOST ? -EIO : err ? -err : -ETIMEDOUT;
 }
 
 /* The thread sleeps in the kernel until somebody wakes those who wait for the page. */
@@ -452,6 +475,7 @@ static int touch_and_sleep(char *addr, bool store, uint64_t *value)
 		struct uffd_msg m = { .event = UFFD_EVENT_PAGEFAULT };
 
 		if (may_access(*page, store)) {
+			said[page - shadow] = 0;
 			access_word(addr, store, value);
 			return 0;
 		}
@@ -460,7 +484,7 @@ static int touch_and_sleep(char *addr, bool store, uint64_t *value)
 
 			if (s == SODA_CHUNK_FETCHING && !on_its_way(addr))
 				continue;
-			return s == SODA_CHUNK_LOST ? -EIO : -ETIMEDOUT;
+			return why_failed(page, s);
 		}
 		if (faults_n == FAULTS)
 			sim_fail("HANG: %u faults, and nobody reads them", faults_n);
@@ -576,6 +600,7 @@ struct sim_places sim_host_places(const void *addr)
 	if (r && r->pieces)
 		set_pieces(&places, r);
 	places.sealed = r && r->sealing;
+	places.agent_sealed = r && sim_host_agent_seals && !r->file;
 	places.data_at = r ? r->data_at : 0;
 	places.settled = copies && is_settled(word_at(addr));
 	sim_hold(false);

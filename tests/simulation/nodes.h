@@ -48,8 +48,10 @@ struct sim_places {
 	   without erasure codes 1, a chunk's and 0. */
 	unsigned pieces, piece;
 	uint32_t piece_bytes;
-	bool sealed;
-	uint32_t block; /* as which the page is sealed */
+	bool sealed;	/* by the host... */
+	uint32_t block; /* ...as which block */
+	/* And, or, by the agent; as the block of the region, counted from data_at. */
+	bool agent_sealed;
 	/* Where there are copies: nothing of the chunk is dirty or under way, so all have it. */
 	bool settled;
 };
@@ -82,6 +84,8 @@ int sim_host_refused(const void *addr);
  * false: these are no addresses of objects.
  */
 bool sim_host_map(void *addr, size_t bytes, bool cover);
+/* The agent before the servers seals what is anonymous. */
+extern bool sim_host_agent_seals;
 /* It can map what a memfd has, as agents on its machine pass them. */
 extern bool sim_host_shares;
 /* Its kernel has UFFDIO_POISON. */
@@ -150,6 +154,9 @@ struct sim_agent_settings {
 	bool base, aggregate, async, dynamic;
 	const char *servers; /* as its --server */
 	const char *policy;
+	bool seal;
+	const char *seal_state; /* where its keys stay when it is gone; NULL: nowhere */
+	uint64_t seal_keep_ms;
 	uint64_t store;			      /* bytes for the node's store; 0: none */
 	uint64_t move;			      /* bytes for movement; 0: none */
 	const struct soda_source_ops *source; /* how it reads programs' memory then */

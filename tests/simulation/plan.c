@@ -4,6 +4,7 @@
 #include "disk.h"
 #include "net.h"
 #include "pool/erasure.h"
+#include "sealing/state.h"
 #include "world.h"
 
 struct sim_plan plan;
@@ -130,6 +131,26 @@ static void offer_sealed_files(uint64_t seed)
 		plan.buffer_chunks += 4;
 }
 
+/*
+ * In a part of the seeds with an agent that seals, most of the time with a directory where the next
+ * agent finds its keys; with dice of their own, too.
+ */
+static void offer_agent_sealing(uint64_t seed)
+{
+	uint64_t dice = dice_of(seed, 0x41675365616c);
+	struct sim_agent_settings *s = &plan.agent_settings;
+
+	if (!plan.agent || dice % 100 >= 30)
+		return;
+	s->seal = sim_host_agent_seals = s->async = true;
+	s->base = false;
+	s->seal_keep_ms = 240000;
+	/* where one at a time is struck, and the agent, too, nothing may be lost */
+	if (plan.one_at_a_time || dice / 100 % 10 < 7)
+		s->seal_state = SIM_STATE;
+	plan.sealed_files = false; /* a program's own are refused */
+}
+
 /* sim_run has begun: the seed decides. */
 void sim_plan_make(uint64_t seed)
 {
@@ -188,6 +209,7 @@ void sim_plan_make(uint64_t seed)
 	offer_store(seed);
 	offer_sealing(seed);
 	offer_sealed_files(seed);
+	offer_agent_sealing(seed);
 }
 
 void sim_plan_print(void)
@@ -206,6 +228,9 @@ void sim_plan_print(void)
 			 plan.drains ? ", servers are drained" : "");
 	if (plan.sealed)
 		sim_note("plan: %u of 100 objects are sealed", plan.sealed);
+	if (plan.agent_settings.seal)
+		sim_note("plan: the agent seals%s",
+			 plan.agent_settings.seal_state ? ", and the next one finds its keys" : "");
 	if (plan.sealed_files)
 		sim_note("plan: there are sealed files");
 	if (plan.agent_settings.store)

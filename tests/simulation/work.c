@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "disk.h"
 #include "sealing/sealing.h"
+#include "sealing/state.h"
 #include "soda.h"
 #include "world.h"
 
@@ -213,6 +214,8 @@ static void adopt(struct sim_object *o)
 
 static unsigned open_flags(int file)
 {
+	if (plan.agent_settings.seal) /* others are refused */
+		return SODA_READ_ONLY;
 	if (file >= SEALED)
 		return SODA_SEALED |
 		       (sim_chance(70) ? SODA_WRITABLE | SODA_CREATE : SODA_READ_ONLY);
@@ -600,6 +603,18 @@ static uint64_t used_most(void)
 	return most;
 }
 
+/* Nobody comes back, and after its patience the agent has the keys and tables of nobody. */
+static void await_no_state(void)
+{
+	uint64_t s = 60 + plan.agent_settings.seal_keep_ms / 1000;
+
+	for (uint64_t i = 0; sim_state_files() && i < s; i++)
+		sim_sleep(SIM_S, "the agent to forget all keys");
+	if (sim_state_files())
+		sim_fail("LEAK: nobody has anything, and --seal-state has %u files",
+			 sim_state_files());
+}
+
 /* The end of the application; what it had on the server is freed, now or after its patience. */
 static void leave(void)
 {
@@ -616,6 +631,7 @@ static void leave(void)
 	if (used_most())
 		sim_fail("LEAK: nobody has anything, and a server has %llu bytes in use",
 			 (unsigned long long)used_most());
+	await_no_state();
 }
 
 static void *neighbour_end(void *arg)

@@ -58,7 +58,8 @@ struct sim_cell {
 	uint64_t good_ns;   /* when it was last stored or loaded */
 	uint64_t synced;    /* the last value that soda_sync has promised... */
 	uint64_t synced_ns; /* ...and when that sync began */
-	uint64_t stored;    /* number of the last store */
+	uint64_t stored;    /* number of the last store... */
+	uint64_t stored_ns; /* ...and when that was done */
 	bool opened;	    /* one has begun: the host may take the chunk for stored to */
 	unsigned discards;  /* that are at it now */
 	bool or_zero;	    /* a DISCARD is at it, or was when it was stored to */
@@ -135,6 +136,7 @@ struct sim_history {
 	bool starved;	       /* a server or agent lacked memory or descriptors */
 	bool killed;	       /* a server was, or ended */
 	bool drained;	       /* a server ended by itself: until then it opens nothing more */
+	uint64_t keys_lost_ns; /* an agent that sealed went then, with its keys */
 	/* Of copies: rebuilds that began, how many had when the last one ended, and that were
 	   complete; and the server of the last one. */
 	unsigned begun, ended, rebuilt;

@@ -342,6 +342,11 @@ int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
 	return ret;
 }
 
+static bool is_lost(const struct soda_fault *f)
+{
+	return soda_chunk_state(soda_chunk_load(chunk(f))) == SODA_CHUNK_LOST;
+}
+
 void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 {
 	const struct soda_region *r = f->region;
@@ -355,9 +360,14 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 		soda_log_error("page at offset %llu of %s cannot be had: what %s has is not what "
 			       "was stored there",
 			       at, what, server->address);
-	else if (err == -EIO)
+	else if (err == -EIO && is_lost(f))
 		soda_log_error("page at offset %llu of %s cannot be had: it was lost when %s, the "
 			       "memory server or a DPU agent before it, started anew",
+			       at, what, server->address);
+	else if (err == -EIO)
+		soda_log_error("page at offset %llu of %s cannot be had: %s has refused it, and "
+			       "its log says why: what it has is not what was stored there, or it "
+			       "cannot open it any more",
 			       at, what, server->address);
 	else if (soda_server_up(server))
 		soda_log_error("page at offset %llu of %s cannot be had from %s: %s", at, what,

@@ -184,9 +184,9 @@ void soda_fetch_damaged(struct soda_region *r, uint32_t id, const char *peer)
 }
 
 /*
- * What has come is not what this process has sealed last.  -ENOTCONN: that copy of the slab is not
- * read any more, and the chunk is REMOTE again, to be asked for at the other copy's server; -EIO:
- * nobody has it any more, and the chunk is LOST.
+ * What has come is not what this process has sealed last, or an agent that seals says so of what it
+ * has.  -ENOTCONN: that copy of the slab is not read any more, and the chunk is REMOTE again, to be
+ * asked for at the other copy's server; -EIO: nobody has it any more, and the chunk is LOST.
  */
 static int settle_damaged(const struct soda_fetch_channel *ch, struct soda_region *r, uint32_t id)
 {
@@ -200,11 +200,11 @@ static int settle_damaged(const struct soda_fetch_channel *ch, struct soda_regio
 			"there is given up, and they are read from the other one",
 			soda_region_chunk_bytes(r, id),
 			(unsigned long long)(r->before + soda_region_offset(r, id)),
-			r->name[0] ? r->name : "an object", soda_conn_peer(ch->conn));
+			r->name[0] ? r->name : "an object", link->server.address);
 		soda_install_cancel(id);
 		return -ENOTCONN;
 	}
-	soda_fetch_damaged(r, id, soda_conn_peer(ch->conn));
+	soda_fetch_damaged(r, id, link->server.address);
 	return -EIO;
 }
 
@@ -212,6 +212,15 @@ static int open_in(struct soda_fetch_channel *ch, const struct soda_region *r, u
 		   const void *sealed, void *plain)
 {
 	return soda_sealing_open((uint32_t)(ch - soda_channels), r, id, sealed, plain);
+}
+
+/*
+ * A READ from a copy that the server, which is an agent that seals, cannot open: others may be
+ * right.  Whatever else a server refuses a READ for says nothing of what it has.
+ */
+static bool is_refused_copy(const struct soda_region *r, int status)
+{
+	return status == -EIO && soda_copies(r);
 }
 
 /*
@@ -225,10 +234,13 @@ static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const stru
 	struct soda_region *r = soda_region_of(q->in.id);
 	int state = done->status ? done->status : 1;
 
+	bool damaged = is_refused_copy(r, done->status);
+
 	if (!done->status)
 		memcpy(q->copying->to, data_of(ch, k, done), q->bytes);
-	if (!done->status && r->sealing && !r->pieces &&
-	    open_in(ch, r, q->in.id, q->copying->to, slot_of(ch, k))) {
+	if (!done->status && r->sealing && !r->pieces)
+		damaged = open_in(ch, r, q->in.id, q->copying->to, slot_of(ch, k));
+	if (damaged && !r->pieces) {
 		settle_damaged(ch, r, q->in.id);
 		state = -EBADMSG;
 	}
@@ -299,7 +311,7 @@ int soda_fetch_refused(uint32_t id, uint64_t since_ns)
 
 /*
  * The server has refused a READ.  -ENOTCONN where its copy of the slab has become stale since, and
- * its region was closed: the other copy's server is asked.
+ * its region was closed, or it is given up: the other copy's server is asked.
  */
 static int refused(struct soda_fetch_channel *ch, uint32_t id, int status)
 {
@@ -307,6 +319,8 @@ static int refused(struct soda_fetch_channel *ch, uint32_t id, int status)
 
 	if (soda_copies(r) && !soda_copy_to_read(r, soda_channel_link(ch)))
 		status = -ENOTCONN;
+	else if (is_refused_copy(r, status))
+		return settle_damaged(ch, r, id);
 	else
 		soda_log_error("fetch of chunk %u from %s refused: %s", id,
 			       soda_conn_peer(ch->conn), soda_strerror(status));

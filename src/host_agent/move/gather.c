@@ -31,7 +31,8 @@ struct gathering {
 	/* masks of places (soda_copy_piece()), of which no two have the same piece in asked | have;
 	   asked: and not answered */
 	uint32_t tried, asked, have;
-	int err; /* of the last one that failed */
+	uint32_t refused; /* what an agent that seals has of them it cannot open */
+	int err;	  /* of the last one that failed */
 };
 
 static uint32_t how_many(uint32_t mask)
@@ -129,6 +130,30 @@ static void ask_enough(struct gathering *g)
 		;
 }
 
+/* What its server has of the chunk is not what was sent there: it is computed from the others. */
+static void give_up_piece(struct soda_region *r, uint32_t id, uint32_t k)
+{
+	if (!soda_copies_drop(r, k))
+		return; /* one of the last */
+	soda_log_error("%u bytes at offset %llu of %s are not what was sent to %s: the piece there "
+		       "is given up, and they are computed from the others",
+		       soda_stripe_piece_bytes(r),
+		       (unsigned long long)(r->before + soda_region_offset(r, id)),
+		       r->name[0] ? r->name : "an object", soda_copy_link(r, k)->server.address);
+}
+
+/* A refusal of one that has become stale since says nothing of the chunk. */
+static void take_refusal(struct gathering *g, int k, int status)
+{
+	bool current = soda_copy_is_current(soda_copies(g->r), (uint32_t)k);
+
+	g->err = current ? status : -ENOTCONN;
+	if (g->err != -EIO)
+		return;
+	g->refused |= 1u << k;
+	give_up_piece(g->r, g->id, (uint32_t)k);
+}
+
 /* Wait for the piece, at most so long. */
 static void collect_piece(struct gathering *g, int k, int64_t timeout_ns)
 {
@@ -146,8 +171,8 @@ static void collect_piece(struct gathering *g, int k, int64_t timeout_ns)
 	g->asked &= ~(1u << k);
 	if (state > 0)
 		g->have |= 1u << k;
-	else /* a refusal of one that has become stale since says nothing of the chunk */
-		g->err = soda_copy_is_current(soda_copies(g->r), (uint32_t)k) ? state : -ENOTCONN;
+	else
+		take_refusal(g, k, state);
 }
 
 /* Few READs may be asked for twice, so that a machine that is slow as a whole is not burdened. */
@@ -228,6 +253,20 @@ static int gather_among(struct gathering *g, uint32_t among)
 	return ret;
 }
 
+/*
+ * A chunk that could not be read: of which agents that seal refuse so many pieces that there are
+ * not K others, up or not, is LOST: -EBADMSG.
+ */
+static int settle_refused(struct soda_region *r, uint32_t id, uint32_t refused, int err)
+{
+	uint32_t places = (uint32_t)soda_copies(r) & ((1u << soda_copy_places(r)) - 1) & ~refused;
+
+	if (!refused || how_many(soda_copy_pieces(r, places)) >= r->pieces)
+		return err;
+	soda_fetch_damaged(r, id, "its servers");
+	return -EBADMSG;
+}
+
 /* Sealed chunks: the pieces are of ciphertext, and one that was changed changes what is decoded. */
 
 /* A chunk that is read, and where it is opened to: the stripe itself, or other memory. */
@@ -237,7 +276,8 @@ struct opening {
 	uint32_t id;
 	void *stripe, *plain;
 	uint64_t deadline_ns;
-	uint32_t have; /* the places that were read last */
+	uint32_t have;	  /* the places that were read last */
+	uint32_t refused; /* as of gathering */
 };
 
 /* By the engine of a channel that one of the pieces came through. */
@@ -261,6 +301,7 @@ static int read_among(struct opening *o, uint32_t among, uint64_t deadline_ns)
 	int ret = gather_among(&g, among);
 
 	o->have = g.have;
+	o->refused |= g.refused;
 	return ret ? ret : open_gathered(o, g.piece[__builtin_ctz(g.have)].ch);
 }
 
@@ -296,17 +337,6 @@ static uint32_t find_right(struct opening *o, bool *unsure_p)
 	return 0;
 }
 
-static void give_up_piece(const struct opening *o, uint32_t k)
-{
-	soda_log_error("%u bytes at offset %llu of %s are not what was sent to %s: the piece there "
-		       "is given up, and they are computed from the others",
-		       soda_stripe_piece_bytes(o->r),
-		       (unsigned long long)(o->r->before + soda_region_offset(o->r, o->id)),
-		       o->r->name[0] ? o->r->name : "an object",
-		       soda_copy_link(o->r, k)->server.address);
-	soda_copies_drop(o->r, k);
-}
-
 /* Those of `right` with that one, which has the same piece as one of them, or as none. */
 static uint32_t with(const struct soda_region *r, uint32_t right, uint32_t one)
 {
@@ -325,12 +355,12 @@ static void give_up_wrong(struct opening *o, uint32_t bad, uint32_t right)
 		uint32_t one = rest & -rest;
 
 		if (try_exactly(o, with(o->r, right, one)) == -EBADMSG)
-			give_up_piece(o, (uint32_t)__builtin_ctz(one));
+			give_up_piece(o->r, o->id, (uint32_t)__builtin_ctz(one));
 	}
 }
 
-/* 0; -EBADMSG: it has been settled as LOST; other errors of gather(). */
-static int read_sealed(struct opening *o)
+/* 0; -EBADMSG: a chunk that is LOST, and has been settled; other errors of gather(). */
+static int read_right(struct opening *o)
 {
 	int ret = read_among(o, ~0u, o->deadline_ns);
 	uint32_t bad = o->have, right;
@@ -348,6 +378,13 @@ static int read_sealed(struct opening *o)
 	give_up_wrong(o, bad, right);
 	ret = try_exactly(o, right);
 	return ret == -EBADMSG ? -ENOTCONN : ret; /* changed since: once more */
+}
+
+static int read_sealed(struct opening *o)
+{
+	int ret = read_right(o);
+
+	return ret && ret != -EBADMSG ? settle_refused(o->r, o->id, o->refused, ret) : ret;
 }
 
 static void *take_place(uint64_t deadline_ns)
@@ -370,8 +407,10 @@ int soda_gather_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, 
 	};
 	int ret;
 
-	if (!r->sealing)
-		return gather_among(&g, ~0u);
+	if (!r->sealing) {
+		ret = gather_among(&g, ~0u);
+		return ret ? settle_refused(r, id, g.refused, ret) : 0;
+	}
 	o.plain = take_place(deadline_ns);
 	if (!o.plain)
 		return -ETIMEDOUT;

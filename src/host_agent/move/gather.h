@@ -9,7 +9,8 @@
  *
  * Of a sealed object the pieces are of ciphertext, and what is decoded is opened.  Where that says
  * that a piece was changed, each K of those that there are are tried; the pieces that were wrong
- * are given up, as a copy is, and rebuilt.  Where no K are right the chunk is LOST.
+ * are given up, as a copy is, and rebuilt.  So is a piece that an agent which seals refuses, as it
+ * cannot open what the server has.  Where no K are right the chunk is LOST.
  *
  * One channel's lock is held at a time.  The chunk is FETCHING and the caller's all the while, so
  * that nobody changes its pieces.
@@ -29,8 +30,9 @@ int soda_gather_demand(struct soda_thread *t, struct soda_region *r, uint32_t id
 		       uint64_t deadline_ns);
 /*
  * The data of a chunk to `stripe`, where there is room for all of its pieces.  The chunk stays
- * FETCHING. 0, or an error as of soda_fetch_demand; -EBADMSG: it was sealed, no pieces are right,
- * and it is LOST.  Of a sealed object it is the ciphertext, which has been checked.
+ * FETCHING. 0, or an error as of soda_fetch_demand; -EBADMSG: it was sealed, by the
+ * program or an agent, no K pieces are right, and it is LOST.  Of a sealed object it is the
+ * ciphertext, which has been checked.
  */
 int soda_gather_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *stripe,
 		     uint64_t deadline_ns);

@@ -33,7 +33,8 @@ static char *page_at(const struct sim_places *places, unsigned k)
 static bool is_worth_it(const struct sim_places *places, unsigned k)
 {
 	static const char zeros[PAGE];
-	const char *page = places->sealed ? page_at(places, k) : NULL;
+	bool sealed = places->sealed || places->agent_sealed;
+	const char *page = sealed ? page_at(places, k) : NULL;
 
 	return page && memcmp(page, zeros, PAGE) && !sim_seal_is_changed(places, k);
 }

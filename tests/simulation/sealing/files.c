@@ -3,6 +3,7 @@
 
 #include "../disk.h"
 #include "../fibers.h"
+#include "ledger.h"
 #include "sealing.h"
 #include "wire/sealed_file.h"
 
@@ -44,8 +45,8 @@ uint64_t sim_sealed_word(const char *name, uint64_t offset, bool stable)
 	/* whatever lies in its place, it is zeros */
 	if (!soda_sealed_get_entry(file + layout.table_at + block * SODA_SEALED_ENTRY).version)
 		return 0;
-	if (!sim_seal_read(file + layout.data_at + block * PAGE, (uint32_t)block, offset % PAGE,
-			   &word))
+	if (!sim_ledger_read(file + layout.data_at + block * PAGE, (uint32_t)block, offset % PAGE,
+			     &word))
 		sim_fail("PLAINTEXT: block %llu of sealed file %s is nothing that the host has "
 			 "sealed",
 			 (unsigned long long)block, name);

@@ -6,7 +6,8 @@
  * block, in one encryption, as a whole: anything else is plaintext, or a mixture.  But for what
  * the seed itself has changed there: that must be found before anybody sees it.
  *
- * cipher.c is linked into the host's object, changes.c and files.c into the world.
+ * cipher.c is linked into each program's object, ledger.c, state.c, changes.c and files.c into the
+ * world.
  */
 #ifndef SODA_SIM_SEALING_H
 #define SODA_SIM_SEALING_H
@@ -16,12 +17,6 @@
 #include <stdint.h>
 
 #include "../nodes.h"
-
-/*
- * The word at byte `at` of a page that a server has as that block.  false: the host has never
- * sealed such a block.
- */
-bool sim_seal_read(const void *page, uint32_t block, size_t at, uint64_t *word_p);
 
 /* FAULT: change a block that a server has.  p: of that one alone; SIM_WORLD: of any. */
 void sim_seal_change_one(enum sim_process p);
