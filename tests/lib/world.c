@@ -250,9 +250,19 @@ static const char *any_address(void)
 	return verbs ? verbs : "tcp://127.0.0.1:0";
 }
 
+/* One that seals leaves its keys to the next one. */
 static void start_with_list(struct front *f, const char *listen)
 {
-	start_agent_as(&f->agent, listen, f->list, getenv("SODA_TEST_POOL_AGENT"));
+	const char *options = getenv("SODA_TEST_POOL_AGENT");
+	char text[256];
+
+	if (front_seals() && !f->state[0]) {
+		snprintf(f->state, sizeof(f->state), "/dev/shm/soda-test-XXXXXX");
+		assert_non_null(mkdtemp(f->state));
+	}
+	snprintf(text, sizeof(text), "%s%s%s", options, f->state[0] ? " --seal-state=" : "",
+		 f->state);
+	start_agent_as(&f->agent, listen, f->list, text);
 	snprintf(f->agent_address, sizeof(f->agent_address), "%s", f->agent.address);
 }
 
@@ -267,6 +277,13 @@ static void start_front(struct front *f, const char *listen)
 	if (node && !f->node.pid)
 		start_agent_as(&f->node, listen, f->agent_address, node);
 	snprintf(f->address, sizeof(f->address), "%s", node ? f->node.address : f->agent_address);
+}
+
+bool front_seals(void)
+{
+	const char *options = getenv("SODA_TEST_POOL_AGENT");
+
+	return options && strstr(options, "--seal");
 }
 
 void front_open(struct front *f, const char *list)
@@ -316,6 +333,8 @@ void front_close(struct front *f)
 
 	if (f->dir[0])
 		nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	if (f->state[0])
+		nftw(f->state, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	assert_int_equal(node_status, 0);
 	assert_int_equal(status, 0);
 }

@@ -76,12 +76,15 @@ struct front {
 	struct server agent; /* that has the list; pid 0: none */
 	struct server node;  /* before it; pid 0: none */
 	char dir[64];	     /* with shm; removed at the end */
+	char state[64];	     /* of an agent that seals; removed at the end, too */
 	char list[2048];
 	char address[2048]; /* for programs */
 	char agent_address[128];
 };
 
 void front_open(struct front *f, const char *list);
+/* The agent with the list seals. */
+bool front_seals(void);
 /* The variable with the options of the agent that programs connect to. */
 const char *front_options(void);
 /* Skip the running test where SODA_TEST_POOL_AGENT is not set. */

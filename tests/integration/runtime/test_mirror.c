@@ -650,10 +650,16 @@ static void test_refused(void **state)
 	close_pool();
 }
 
+/* By the program, or by the agent. */
+static void seal(void)
+{
+	setenv("SODA_SEAL", front_seals() ? "0" : "1", 1);
+}
+
 /* Sealed: what so many servers have as may be lost is changed there, all of it. */
 static void child_spoilt(const void *arg)
 {
-	setenv("SODA_SEAL", "1", 1);
+	seal();
 	start_load(1);
 	CHECK_EQ(soda_sync(load.p, BYTES), 0);
 	CHECK_EQ(soda_advise(load.p, BYTES, SODA_COLD), 0);
@@ -690,7 +696,7 @@ static void test_spoilt(void **state)
 /* One more than that: what is read is right, or an error, and sync says so. */
 static void child_spoilt_beyond(const void *arg)
 {
-	setenv("SODA_SEAL", "1", 1);
+	seal();
 	start_load(1);
 	CHECK_EQ(soda_sync(load.p, BYTES), 0);
 	CHECK_EQ(soda_advise(load.p, BYTES, SODA_COLD), 0);
