@@ -186,15 +186,11 @@ int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes)
  */
 static int64_t reserved(void)
 {
-	const struct soda_settings *s = &soda_agent.settings;
-	int64_t limit = atomic_load(&soda_agent.buffer.limit);
-	int64_t eighth = limit / 8;
-	int64_t sealed = soda_sealing_slots_of(limit);
+	int64_t sealed = soda_sealing_slots_of(atomic_load(&soda_agent.buffer.limit));
 
 	if (sealed)
 		sealed -= SODA_SEALING_SLOTS_MIN; /* which the minimum has */
-	return sealed + soda_agent_minimum(s->threads) + (s->prefetch_chunks ? eighth : 0) +
-	       (s->mode == SODA_MODE_HANDLER ? eighth : 0);
+	return sealed + soda_agent_unpinned();
 }
 
 /*

@@ -781,8 +781,9 @@ static int add_place(struct soda_why *why)
 int soda_object_seals(struct soda_why *why)
 {
 	int64_t limit = atomic_load(&soda_agent.buffer.limit);
-	int64_t least = soda_agent_minimum(soda_agent.settings.threads) +
-			atomic_load(&soda_agent.buffer.pinned);
+	int64_t pinned = atomic_load(&soda_agent.buffer.pinned);
+	int64_t least = pinned ? pinned + soda_agent_unpinned()
+			       : soda_agent_minimum(soda_agent.settings.threads);
 	sigset_t saved;
 	int ret = 0;
 

@@ -28,6 +28,8 @@ int soda_agent_check_buffer(struct soda_why *why);
 bool soda_agent_refit(void);
 /* Chunks that a buffer must have for `threads` threads, staging included. */
 int64_t soda_agent_minimum(uint32_t threads);
+/* Chunks that must stay unpinned: that, and what reads ahead and the handler may have. */
+int64_t soda_agent_unpinned(void);
 /*
  * Recompute the buffer's limit from fam_bytes, and evict what is over it; api_lock held.  first:
  * there was no object before, so nothing is resident yet.

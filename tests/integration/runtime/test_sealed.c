@@ -202,6 +202,50 @@ static void test_small_buffer(void **state)
 	expect_passes(child_small_buffer, NULL);
 }
 
+/* Pin chunk after chunk, until no more may be. Returns how many are. */
+static size_t pin_most(char *data)
+{
+	size_t n = 0;
+
+	while (n < CHUNKS && !soda_advise(data + n * CHUNK, CHUNK, SODA_PIN))
+		n++;
+	CHECK(n < BUFFER / CHUNK && stats_now().pinned_bytes == n * CHUNK, "%zu", n);
+	return n;
+}
+
+/* The first sealed object takes room of the buffer, of which what is pinned has left just enough.
+ */
+static void child_pinned(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	char text[32], *data, *sealed;
+	size_t pinned;
+
+	cfg.server = world.address;
+	cfg.threads = 1;
+	cfg.chunk_bytes = CHUNK;
+	setenv("SODA_SEAL", "0", 1);
+	set_buffer(&cfg, BUFFER, text);
+	start(&cfg);
+	data = alloc_checked(BYTES);
+	pinned = pin_most(data);
+	CHECK(!soda_alloc(BYTES, SODA_SEALED) && errno == ENOMEM, "errno %d", errno);
+	CHECK(strstr(soda_last_error(), "pinned"), "%s", soda_last_error());
+	memset(data, 1, BYTES);
+	CHECK_EQ(soda_advise(data, 2 * CHUNK, SODA_UNPIN), 0);
+	sealed = soda_alloc(BYTES, SODA_SEALED);
+	CHECK(sealed, "%s", soda_last_error());
+	memset(sealed, 2, BYTES);
+	for (size_t i = 0; i < BYTES; i += 512)
+		CHECK(data[i] == 1 && sealed[i] == 2, "at %zu", i);
+	CHECK_EQ(stats_now().pinned_bytes, (pinned - 2) * CHUNK);
+}
+
+static void test_pinned(void **state)
+{
+	expect_passes(child_pinned, NULL);
+}
+
 /* With the smallest buffer there are two places; all threads store, and read what others stored. */
 static void store_and_check(void *arg, unsigned thread)
 {
@@ -281,10 +325,15 @@ static void test_server_starts_anew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_plaintext), cmocka_unit_test(test_one_object),
-		cmocka_unit_test(test_metadata),     cmocka_unit_test(test_discard),
-		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_small_buffer),
-		cmocka_unit_test(test_least),	     cmocka_unit_test(test_server_starts_anew),
+		cmocka_unit_test(test_no_plaintext),
+		cmocka_unit_test(test_one_object),
+		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_discard),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_small_buffer),
+		cmocka_unit_test(test_pinned),
+		cmocka_unit_test(test_least),
+		cmocka_unit_test(test_server_starts_anew),
 	};
 
 	return WORLD_RUN("sealed", &world, true, tests);
