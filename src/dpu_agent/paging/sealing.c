@@ -153,14 +153,15 @@ static int make_file(const struct soda_sealer *sealer, const char *name, bool kn
 {
 	int fd;
 
-	if (sealer->dir < 0)
-		return known ? -ENOENT : memfd_create("soda-sealing", MFD_CLOEXEC);
-	if (!known)
+	if (sealer->dir < 0 && known)
+		return -ENOENT;
+	if (sealer->dir >= 0 && !known)
 		unlinkat(sealer->dir, name, 0);
-	fd = openat(sealer->dir, name,
-		    known ? O_RDWR | O_CLOEXEC | O_NOFOLLOW
-			  : O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-		    0600);
+	fd = sealer->dir < 0 ? memfd_create("soda-sealing", MFD_CLOEXEC)
+			     : openat(sealer->dir, name,
+				      known ? O_RDWR | O_CLOEXEC | O_NOFOLLOW
+					    : O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+				      0600);
 	return fd < 0 ? -errno : fd;
 }
 

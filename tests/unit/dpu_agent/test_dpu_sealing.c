@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -264,6 +265,23 @@ static void test_budget(void **state)
 	soda_sealer_stop(&sealer);
 }
 
+/* What the system lacks is said. */
+static void test_no_descriptor(void **state)
+{
+	struct soda_sealing *s = NULL;
+	struct soda_why why = { "" };
+	struct rlimit was, none;
+
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	assert_return_code(getrlimit(RLIMIT_NOFILE, &was), errno);
+	none = (struct rlimit){ .rlim_cur = 0, .rlim_max = was.rlim_max };
+	assert_return_code(setrlimit(RLIMIT_NOFILE, &none), errno);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 1, BYTES, false, &s, &why), -EMFILE);
+	assert_return_code(setrlimit(RLIMIT_NOFILE, &was), errno);
+	assert_non_null(strstr(why.text, "Too many open files"));
+	soda_sealer_stop(&sealer);
+}
+
 static void *end_later(void *sealing)
 {
 	usleep(50000);
@@ -346,13 +364,10 @@ static void test_stays_away_from_next(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_nonce_twice),
-		cmocka_unit_test(test_passed_and_changed),
-		cmocka_unit_test(test_orphan),
-		cmocka_unit_test(test_budget),
-		cmocka_unit_test(test_comes_back_early),
-		cmocka_unit_test(test_stays_away),
-		cmocka_unit_test(test_stays_away_from_next),
+		cmocka_unit_test(test_no_nonce_twice), cmocka_unit_test(test_passed_and_changed),
+		cmocka_unit_test(test_orphan),	       cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_no_descriptor),  cmocka_unit_test(test_comes_back_early),
+		cmocka_unit_test(test_stays_away),     cmocka_unit_test(test_stays_away_from_next),
 	};
 
 	return cmocka_run_group_tests_name("dpu_sealing", tests, NULL, NULL);
