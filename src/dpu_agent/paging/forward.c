@@ -161,9 +161,31 @@ static bool read_again(struct soda_transfer *t)
 	return true;
 }
 
+/*
+ * A block of a READ is not what was sent there: who asked for others must not suffer for it.  What
+ * lies before it has been opened; tasks that begin behind it leave the transfer, for another one.
+ * Returns the status of the task.
+ */
+static int finish_around(struct soda_transfer *t, struct soda_task *task, int status,
+			 struct soda_task **behind_p)
+{
+	uint64_t at = (t->damaged - 1) * SODA_SEAL_BLOCK;
+
+	if (!t->damaged)
+		return status;
+	if (task->rq->offset + task->rq->bytes <= at)
+		return 0;
+	*behind_p = t->tasks;
+	t->tasks = NULL;
+	for (struct soda_task *b = *behind_p; b; b = b->next)
+		t->tasks_n--;
+	return status;
+}
+
 static void finish(struct soda_transfer *t, int status)
 {
 	struct soda_session *s = t->session;
+	struct soda_task *behind = NULL;
 	uint64_t credit = 0;
 
 	if (t->damaged)
@@ -192,12 +214,14 @@ static void finish(struct soda_transfer *t, int status)
 		struct soda_task *task = t->tasks;
 
 		t->tasks = task->next;
-		credit += finish_task(t, task, status);
+		credit += finish_task(t, task, finish_around(t, task, status, &behind));
 		free(task);
 	}
 	unhold(s, t->region, t->tasks_n, credit);
 	if (credit)
 		soda_gate_open(s);
+	if (behind)
+		soda_forward_again(s, behind);
 	if (t->block)
 		soda_block_put(t->block);
 	free(t);
@@ -649,20 +673,37 @@ static uint64_t writes_share(struct soda_session *s)
 	return share < SODA_WRITES_UNDER_WAY ? share : SODA_WRITES_UNDER_WAY;
 }
 
+/*
+ * A transfer of WRITEs could not be posted, and they stay on the write list.  For want of memory to
+ * seal them in it is their turn again, before all that came later: 0.  Else the connection fails,
+ * and the next one begins with the first.
+ */
+static int put_back(struct soda_session *s, struct soda_transfer *t, int err)
+{
+	bool again = err == -ENOMEM || err == -ENOSPC;
+
+	pthread_mutex_lock(&s->lock);
+	if (again)
+		soda_writes_untake_locked(s, t);
+	pthread_mutex_unlock(&s->lock);
+	free(t);
+	return again ? 0 : err;
+}
+
 void soda_forward_writes(struct soda_session *s)
 {
 	struct soda_channel *c = &soda_pager(s)->channels[soda_paging(s)->channels];
 	struct soda_transfer *t;
 	unsigned requests = 0;
 	bool direct = false;
-	int ret = 0;
+	int ret = 0, flushed;
 
 	pthread_mutex_lock(&c->lock);
 	while (ret == 0 && c->posted_bytes < writes_share(s) &&
 	       atomic_load(&c->under_way) < SODA_CHANNEL_DEPTH && (t = take_writes(s))) {
 		ret = post_locked(c, t);
 		if (ret < 0) {
-			free(t); /* the WRITEs stay on the write list, and will be posted again */
+			ret = put_back(s, t, ret);
 			break;
 		}
 		soda_count_transfer(true, t->memory ? t->bytes : 0);
@@ -676,7 +717,8 @@ void soda_forward_writes(struct soda_session *s)
 	}
 	if (requests) {
 		soda_count_batch(requests);
-		ret = soda_conn_flush(c->conn, false);
+		flushed = soda_conn_flush(c->conn, false);
+		ret = ret ? ret : flushed;
 	}
 	release(c, NULL, NULL, ret);
 	if (direct && ret == 0)

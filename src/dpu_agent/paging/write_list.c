@@ -637,6 +637,17 @@ bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_tra
 	return true;
 }
 
+void soda_writes_untake_locked(struct soda_session *s, const struct soda_transfer *t)
+{
+	struct soda_write_list *l = &soda_pager(s)->writes;
+	struct soda_write *w = t->writes;
+
+	for (unsigned i = 0; i < t->tasks_n; i++, w = w->next)
+		w->posted = false;
+	if (!l->unposted || l->unposted->seq > t->writes->seq)
+		l->unposted = t->writes;
+}
+
 /* Ends of WRITEs */
 
 static void note_loss(struct soda_session *s, const struct soda_write *w, int err)

@@ -139,6 +139,11 @@ void soda_writes_put_parts(struct soda_write_parts *parts);
  */
 struct soda_transfer;
 bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_transfer *t);
+/*
+ * They were not posted: it is their turn again.  The lock of the WRITEs' channel is held since they
+ * were taken, and the session's, too.
+ */
+void soda_writes_untake_locked(struct soda_session *s, const struct soda_transfer *t);
 
 /*
  * The server has answered the n WRITEs from w on: they are stored (status 0) or refused.  Takes

@@ -1502,11 +1502,91 @@ static void no_pool_of_one_server(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+/* Of the WRITEs that are sealed from now on that one lacks memory; 0: none. */
+static _Atomic int lacking;
+
+int __real_soda_sealing_post(struct soda_seal_engine *engine, struct soda_transfer *t);
+int __wrap_soda_sealing_post(struct soda_seal_engine *engine, struct soda_transfer *t);
+
+int __wrap_soda_sealing_post(struct soda_seal_engine *engine, struct soda_transfer *t)
+{
+	if (t->write && lacking && !--lacking)
+		return -ENOMEM;
+	return __real_soda_sealing_post(engine, t);
+}
+
+static void seal_or_skip(void)
+{
+	struct soda_conf_error err;
+	const char *name;
+
+	if (soda_seal_ready(&name, &err) < 0) {
+		print_message("SKIP: %s\n", err.text);
+		skip();
+	}
+	fake_options.seal = true;
+	fake_options.seal_memory = 1u << 20;
+}
+
+/* A WRITE that could not be sealed in time is still before the next one to the same page. */
+static void written_in_order(void **state)
+{
+	struct program p;
+
+	seal_or_skip();
+	fake_up();
+	join_and_open(&p, 0);
+	lacking = 2;
+	program_post(&p, REGION, 1, 7, false);
+	program_write(&p, REGION, 8, 100);
+	program_write(&p, REGION, 8, 101);
+	assert_int_equal(lacking, 0);
+	fake_cut(p.id, 0);
+	program_return(&p);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	assert_int_equal(program_read(&p, REGION, 8), 101);
+	assert_int_equal(program_read(&p, REGION, 1), 7);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The agent seals, and the server has changed pages: who reads others with the same transfer gets
+ * them.
+ */
+static void changed_page_alone(void **state)
+{
+	enum { READS = 8 };
+	struct fake_rq *rqs[READS];
+	struct program p;
+
+	seal_or_skip();
+	fake_up();
+	join_and_open(&p, 0);
+	for (uint64_t i = 0; i < READS; i++)
+		program_write(&p, REGION, i, 100 + i);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	fake_change(p.id, REGION, 2);
+	fake_change(p.id, REGION, 5);
+	for (int round = 0; round < 3; round++) {
+		program_post_reads(&p, REGION, 0, rqs, READS);
+		for (unsigned i = 0; i < READS; i++) {
+			assert_int_equal(program_await(rqs[i]), i == 2 || i == 5 ? -EIO : 0);
+			if (i != 2 && i != 5)
+				assert_int_equal(program_got(rqs[i]), 100 + i);
+		}
+	}
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(passes_through, set_up),
 		cmocka_unit_test_setup(read_of_several_writes, set_up),
+		cmocka_unit_test_setup(written_in_order, set_up),
+		cmocka_unit_test_setup(changed_page_alone, set_up),
 		cmocka_unit_test_setup(nothing_is_lost, set_up),
 		cmocka_unit_test_setup(what_was_dropped_is_told, set_up),
 		cmocka_unit_test_setup(what_was_refused_is_told, set_up),

@@ -192,6 +192,17 @@ uint64_t fake_word(uint64_t client, uint16_t region, uint64_t page)
 	return word;
 }
 
+void fake_change(uint64_t client, uint16_t region, uint64_t page)
+{
+	struct server_client *c;
+
+	fake_lock_net();
+	c = find_locked(client);
+	assert_true(c && c->memory[region]);
+	c->memory[region][page * PAGE] ^= 1;
+	fake_unlock_net();
+}
+
 static int hello_locked(const struct soda_wire_hello *hello, enum soda_conn_kind kind,
 			struct soda_wire_welcome *w)
 {
@@ -1012,6 +1023,18 @@ struct fake_rq *program_post_read(struct program *p, uint16_t region, uint64_t p
 
 	rq->rq.data = rq->data;
 	return post_read(p, rq);
+}
+
+void program_post_reads(struct program *p, uint16_t region, uint64_t page, struct fake_rq **out,
+			unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		out[i] = keep(new_rq(p, false, region, page + i));
+		soda_dpu_service.request(p->client, &out[i]->rq);
+	}
+	soda_dpu_service.doorbell(p->client, p->data);
+	for (unsigned i = 0; i < n; i++)
+		peer_call_ends(p->data); /* each began with its request */
 }
 
 struct fake_rq *program_post_wide_read(struct program *p, uint16_t region, uint64_t page,

@@ -84,6 +84,8 @@ bool fake_knows(uint64_t client);
 unsigned fake_clients(void);
 /* The first word of a page of a region, on the server. */
 uint64_t fake_word(uint64_t client, uint16_t region, uint64_t page);
+/* The server changes a bit of it. */
+void fake_change(uint64_t client, uint16_t region, uint64_t page);
 
 enum { FAKE_READ_PAGES = 8 };
 
@@ -127,6 +129,9 @@ struct fake_rq *program_post_again(struct program *p, uint16_t region, uint64_t 
 struct fake_rq *program_post_coded(struct program *p, uint16_t region, uint64_t page,
 				   const struct soda_wire_code *code);
 struct fake_rq *program_post_read(struct program *p, uint16_t region, uint64_t page);
+/* n READs of a page each, neighbours, with one doorbell, to memory of the agent's. */
+void program_post_reads(struct program *p, uint16_t region, uint64_t page, struct fake_rq **out,
+			unsigned n);
 /* Of at most FAKE_READ_PAGES pages in one. */
 struct fake_rq *program_post_wide_read(struct program *p, uint16_t region, uint64_t page,
 				       uint32_t pages);
