@@ -254,15 +254,15 @@ static int gather_among(struct gathering *g, uint32_t among)
 }
 
 /*
- * A chunk that could not be read: of which agents that seal refuse so many pieces that there are
- * not K others, up or not, is LOST: -EBADMSG.
+ * A chunk could not be read: if agents that seal refuse so many of its pieces that there are not K
+ * others, up or not, it is LOST: -EBADMSG.
  */
 static int settle_refused(struct soda_region *r, uint32_t id, uint32_t refused, int err)
 {
 	uint32_t places = (uint32_t)soda_copies(r) & ((1u << soda_copy_places(r)) - 1) & ~refused;
 
-	if (!refused || how_many(soda_copy_pieces(r, places)) >= r->pieces)
-		return err;
+	if (how_many(soda_copy_pieces(r, places)) >= r->pieces)
+		return refused && err == -EIO ? -ENOTCONN : err; /* others, which are not UP now */
 	soda_fetch_damaged(r, id, "its servers");
 	return -EBADMSG;
 }
