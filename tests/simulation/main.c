@@ -33,7 +33,7 @@ static void *host_main(void *arg)
 				       : "none",
 		       1);
 	}
-	if (plan.sealed_files)
+	if (plan.sealed_files && !plan.agent_settings.seal)
 		setenv("SODA_SEAL_KEY_FILE", SIM_DISK_KEY, 1);
 	cfg.server = plan.agent ? NULL : plan.agent_settings.servers;
 	cfg.dpu = plan.agent ? "sim://agent" : NULL;

@@ -152,6 +152,13 @@ static bool keys_may_be_lost(const struct sim_object *o, size_t cell)
 	return o->cells[cell].stored_ns < sim_history.keys_lost_ns && !(o->flags & SODA_READ_ONLY);
 }
 
+bool sim_model_spoiled(const struct sim_object *o)
+{
+	bool agents = plan.agent_settings.seal && o->flags & SODA_WRITABLE;
+
+	return (agents && o->born_ns < sim_history.keys_lost_ns) || sim_host_spoiled(o->base);
+}
+
 static bool may_be_lost(const struct sim_object *o, size_t cell)
 {
 	struct sim_places places;
@@ -369,7 +376,7 @@ static bool was_there(const struct sim_object *o, size_t cell, const struct know
 static void check_refusal(struct sim_object *o, int err, uint64_t began)
 {
 	if (err == -EIO && (o->told_ns <= last_loss() || began <= o->told_ns ||
-			    sim_seal_was_changed() || sim_host_spoiled(o->base))) {
+			    sim_seal_was_changed() || sim_model_spoiled(o))) {
 		o->told_ns = sim_now();
 		return;
 	}

@@ -26,6 +26,7 @@
 #include "host_agent/core/link.h"
 #include "host_agent/pages/uffd.h"
 #include "nodes.h"
+#include "sealing/sealing.h"
 
 enum {
 	PAGE = 4096,
@@ -580,6 +581,14 @@ static void set_pieces(struct sim_places *places, const struct soda_region *r)
 		places->copy[k].piece = soda_copy_piece(r, k);
 }
 
+/* Their names are those, whoever seals them. */
+static bool is_sealed_file(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return slash && slash[1] == 's';
+}
+
 struct sim_places sim_host_places(const void *addr)
 {
 	struct sim_places places = { .n = 0, .pieces = 1, .piece_bytes = soda_chunk_bytes() };
@@ -600,8 +609,10 @@ struct sim_places sim_host_places(const void *addr)
 	if (r && r->pieces)
 		set_pieces(&places, r);
 	places.sealed = r && r->sealing;
-	places.agent_sealed = r && sim_host_agent_seals && !r->file;
+	places.agent_sealed = r && sim_host_agent_seals && (!r->file || is_sealed_file(r->file));
 	places.data_at = r ? r->data_at : 0;
+	if (places.agent_sealed && r->file)
+		places.data_at = sim_sealed_data_at(r->file);
 	places.settled = copies && is_settled(word_at(addr));
 	sim_hold(false);
 	return places;

@@ -84,7 +84,7 @@ int sim_host_refused(const void *addr);
  * false: these are no addresses of objects.
  */
 bool sim_host_map(void *addr, size_t bytes, bool cover);
-/* The agent before the servers seals what is anonymous. */
+/* The agent before the servers seals what is anonymous, and sealed files. */
 extern bool sim_host_agent_seals;
 /* It can map what a memfd has, as agents on its machine pass them. */
 extern bool sim_host_shares;
@@ -155,6 +155,7 @@ struct sim_agent_settings {
 	const char *servers; /* as its --server */
 	const char *policy;
 	bool seal;
+	const char *seal_key;	/* of files, which are sealed then */
 	const char *seal_state; /* where its keys stay when it is gone; NULL: nowhere */
 	uint64_t seal_keep_ms;
 	uint64_t store;			      /* bytes for the node's store; 0: none */

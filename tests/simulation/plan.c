@@ -148,7 +148,10 @@ static void offer_agent_sealing(uint64_t seed)
 	/* where one at a time is struck, and the agent, too, nothing may be lost */
 	if (plan.one_at_a_time || dice / 100 % 10 < 7)
 		s->seal_state = SIM_STATE;
-	plan.sealed_files = false; /* a program's own are refused */
+	/* a program's own sealed files are refused, and the agent's are as any to it */
+	plan.sealed_files = plan.server.files && dice / 1000 % 100 < 60;
+	if (plan.sealed_files)
+		s->seal_key = SIM_DISK_KEY;
 }
 
 /* sim_run has begun: the seed decides. */

@@ -214,11 +214,12 @@ static void adopt(struct sim_object *o)
 
 static unsigned open_flags(int file)
 {
-	if (plan.agent_settings.seal) /* others are refused */
-		return SODA_READ_ONLY;
+	unsigned sealed = plan.agent_settings.seal ? 0 : SODA_SEALED; /* by whom */
+
 	if (file >= SEALED)
-		return SODA_SEALED |
-		       (sim_chance(70) ? SODA_WRITABLE | SODA_CREATE : SODA_READ_ONLY);
+		return sealed | (sim_chance(70) ? SODA_WRITABLE | SODA_CREATE : SODA_READ_ONLY);
+	if (plan.agent_settings.seal) /* others than to be read are refused */
+		return SODA_READ_ONLY;
 	if (file >= WRITTEN && sim_chance(60))
 		return SODA_WRITABLE | (sim_chance(80) ? SODA_CREATE : 0);
 	return sim_chance(60) ? SODA_READ_ONLY : SODA_PRIVATE;
@@ -233,11 +234,11 @@ static bool may_refuse(int file, unsigned flags, size_t bytes, int err, bool riv
 	case ENOENT:
 		return !pages && !(flags & SODA_CREATE);
 	case EINVAL: /* of a sealed file: it was never committed, or has another size */
-		return pages ? flags & SODA_SEALED && bytes && bytes != pages * 4096
-			     : !bytes || (flags & SODA_SEALED && !(flags & SODA_WRITABLE));
+		return pages ? file >= SEALED && bytes && bytes != pages * 4096
+			     : !bytes || (file >= SEALED && !(flags & SODA_WRITABLE));
 	case EFBIG:
-		return flags & SODA_SEALED ? bytes != pages * 4096
-					   : bytes > pages * 4096 && !(flags & SODA_WRITABLE);
+		return file >= SEALED ? bytes != pages * 4096
+				      : bytes > pages * 4096 && !(flags & SODA_WRITABLE);
 	case EBUSY: /* or of a client that the server has not given up yet */
 		return rival || sim_history.disturbed_ns;
 	default:
@@ -295,10 +296,15 @@ static void allocate_file(void)
 	files[file].busy--;
 }
 
+static bool is_sealed_file(const struct sim_object *o)
+{
+	return o->flags && o->file >= SEALED;
+}
+
 /* On stable storage is what soda_sync has promised, or newer; exactly: the last of all. */
 static void check_file(const struct sim_object *o, bool exactly)
 {
-	if (o->flags & SODA_SEALED)
+	if (is_sealed_file(o))
 		sim_sealed_look(files[o->file].name);
 	for (size_t i = 0; o->flags & SODA_WRITABLE && i < sim_cells(o); i++) {
 		const struct sim_cell *c = &o->cells[i];
@@ -330,11 +336,11 @@ static bool release(struct sim_object *o)
 	files[o->file].busy -= is_file;
 	if (ret && !writes)
 		sim_fail("WRONG CODE: soda_free: %s", soda_strerror(ret));
-	if (ret && !(ret == -EIO && (sim_model_lost() || sim_host_spoiled(o->base))))
+	if (ret && !(ret == -EIO && (sim_model_lost() || sim_model_spoiled(o))))
 		sim_model_excuse("soda_free", ret, began);
 	if (!ret) {
 		check_file(o, !sim_model_lost());
-		if (writes && o->flags & SODA_SEALED)
+		if (writes && is_sealed_file(o))
 			leave_file(o, sim_model_lost());
 		files[o->file].writers -= writes;
 		files[o->file].readers -= !!(o->flags & SODA_READ_ONLY);
@@ -459,7 +465,7 @@ static void sync_some(struct sim_object *o)
 	files[o->file].commits++;
 	ret = sim_model_sync(o, first, n);
 	/* what is being committed, or was not to its end, is in no state to be looked at */
-	if (!(o->flags & SODA_SEALED) || (ret == 0 && files[o->file].commits == 1))
+	if (!is_sealed_file(o) || (ret == 0 && files[o->file].commits == 1))
 		check_file(o, false);
 	files[o->file].commits--;
 }
@@ -587,7 +593,7 @@ void *sim_work_main(void *thread)
 static bool any_spoiled(void)
 {
 	for (int i = 0; i < SIM_OBJECTS; i++)
-		if (sim_objects[i].base && sim_host_spoiled(sim_objects[i].base))
+		if (sim_objects[i].base && sim_model_spoiled(&sim_objects[i]))
 			return true;
 	return false;
 }
@@ -671,7 +677,8 @@ static void read_sealed(int file)
 	if (!bytes || files[file].writers || files[file].readers)
 		return;
 	/* WRITABLE: its server may have ended while it wrote the file back */
-	p = soda_alloc_file(files[file].name, 0, SODA_WRITABLE | SODA_SEALED, &got);
+	p = soda_alloc_file(files[file].name, 0,
+			    SODA_WRITABLE | (plan.agent_settings.seal ? 0 : SODA_SEALED), &got);
 	if (!p || got != bytes)
 		sim_fail("BROKEN PROMISE: sealed file %s cannot be opened any more: %s",
 			 files[file].name, p ? "another size" : soda_last_error());

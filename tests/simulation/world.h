@@ -98,6 +98,11 @@ void sim_model_store(struct sim_object *o, size_t cell);
 int sim_model_sync(struct sim_object *o, size_t first, size_t n);
 /* It could not be made again when a server met the host anew: its program lets it go. */
 bool sim_model_abandoned(const struct sim_object *o);
+/*
+ * A sealed file that is not written any more: an agent that has ended had acknowledged more than
+ * the server got, or had its keys alone.
+ */
+bool sim_model_spoiled(const struct sim_object *o);
 /* A server or agent has ended, or forgot the host. */
 bool sim_model_lost(void);
 void sim_model_discard(struct sim_object *o, size_t first, size_t n);

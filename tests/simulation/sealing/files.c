@@ -24,6 +24,14 @@ static const uint8_t *find(const char *name, bool stable, struct soda_sealed_hea
 	return file;
 }
 
+uint64_t sim_sealed_data_at(const char *name)
+{
+	struct soda_sealed_layout layout;
+	struct soda_sealed_header h;
+
+	return find(name, false, &h, &layout) ? layout.data_at : 0;
+}
+
 uint64_t sim_sealed_bytes(const char *name)
 {
 	struct soda_sealed_layout layout;

@@ -37,6 +37,8 @@ void sim_seal_gone(const char *base, size_t bytes);
  * sealed.  They are read by the ledger of cipher.c, without their key.
  */
 
+/* Where the blocks begin. */
+uint64_t sim_sealed_data_at(const char *name);
 /* Bytes of the object; 0: the file is not there, or was never committed. */
 uint64_t sim_sealed_bytes(const char *name);
 /*
