@@ -161,24 +161,36 @@ static bool read_again(struct soda_transfer *t)
 	return true;
 }
 
+/* The tasks leave the transfer, but for those from one on that fills the store, which asks anew. */
+static struct soda_task *take_away(struct soda_transfer *t)
+{
+	struct soda_task *away = NULL, **end = &away;
+
+	while (t->tasks && !t->tasks->fill) {
+		*end = t->tasks;
+		end = &t->tasks->next;
+		t->tasks = t->tasks->next;
+		t->tasks_n--;
+	}
+	*end = NULL;
+	return away;
+}
+
 /*
  * A block of a READ is not what was sent there: who asked for others must not suffer for it.  What
- * lies before it has been opened; tasks that begin behind it leave the transfer, for another one.
- * Returns the status of the task.
+ * lies before it has been opened; tasks that begin behind it are another READ.  Returns the status
+ * of the task.
  */
-static int finish_around(struct soda_transfer *t, struct soda_task *task, int status,
+static int finish_around(struct soda_transfer *t, const struct soda_task *task, int status,
 			 struct soda_task **behind_p)
 {
 	uint64_t at = (t->damaged - 1) * SODA_SEAL_BLOCK;
 
-	if (!t->damaged)
+	if (!t->damaged || *behind_p)
 		return status;
 	if (task->rq->offset + task->rq->bytes <= at)
 		return 0;
-	*behind_p = t->tasks;
-	t->tasks = NULL;
-	for (struct soda_task *b = *behind_p; b; b = b->next)
-		t->tasks_n--;
+	*behind_p = take_away(t);
 	return status;
 }
 

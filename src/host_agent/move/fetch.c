@@ -233,7 +233,6 @@ static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const stru
 	const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
 	struct soda_region *r = soda_region_of(q->in.id);
 	int state = done->status ? done->status : 1;
-
 	bool damaged = is_refused_copy(r, done->status);
 
 	if (!done->status)

@@ -261,8 +261,10 @@ static int settle_refused(struct soda_region *r, uint32_t id, uint32_t refused, 
 {
 	uint32_t places = (uint32_t)soda_copies(r) & ((1u << soda_copy_places(r)) - 1) & ~refused;
 
+	if (!refused)
+		return err;
 	if (how_many(soda_copy_pieces(r, places)) >= r->pieces)
-		return refused && err == -EIO ? -ENOTCONN : err; /* others, which are not UP now */
+		return err == -EIO ? -ENOTCONN : err; /* others, which are not UP now */
 	soda_fetch_damaged(r, id, "its servers");
 	return -EBADMSG;
 }
