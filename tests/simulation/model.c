@@ -369,18 +369,25 @@ static bool was_there(const struct sim_object *o, size_t cell, const struct know
 	return places.n;
 }
 
-/*
- * -EIO is said once for what an object has lost, and to all who began before.  One that is
- * abandoned cannot be written at all, and any soda_sync at the time may say so.
- */
-static void check_refusal(struct sim_object *o, int err, uint64_t began)
+static size_t slab_of(const struct sim_object *o, size_t cell)
 {
-	if (err == -EIO && (o->told_ns <= last_loss() || began <= o->told_ns ||
-			    sim_seal_was_changed() || sim_model_spoiled(o))) {
-		o->told_ns = sim_now();
-		return;
+	return (size_t)(sim_cell_at(o, cell) - o->base) / SIM_SLAB;
+}
+
+/*
+ * -EIO is said once for what a slab has lost, and to all who began before.  One that is abandoned
+ * cannot be written at all, and any soda_sync at the time may say so.
+ */
+static void check_refusal(struct sim_object *o, size_t first, size_t n, int err, uint64_t began)
+{
+	bool may_say = sim_seal_was_changed() || sim_model_spoiled(o);
+
+	for (size_t s = slab_of(o, first); err == -EIO && s <= slab_of(o, first + n - 1); s++) {
+		may_say = may_say || o->told_ns[s] <= last_loss() || began <= o->told_ns[s];
+		o->told_ns[s] = sim_now();
 	}
-	excuse_access("soda_sync", err, began);
+	if (err != -EIO || !may_say)
+		excuse_access("soda_sync", err, began);
 }
 
 int sim_model_sync(struct sim_object *o, size_t first, size_t n)
@@ -402,7 +409,7 @@ int sim_model_sync(struct sim_object *o, size_t first, size_t n)
 		 page_number(first + n) - 1, (void *)o->base, ret);
 	sim_model_look_at_host();
 	if (ret)
-		check_refusal(o, ret, began);
+		check_refusal(o, first, n, ret, began);
 	sim_hold(true); /* so that no server goes while it is looked at */
 	for (size_t i = 0; !ret && i < n; i++)
 		if (was_there(o, first + i, before, rebuilt) &&

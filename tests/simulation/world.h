@@ -76,9 +76,9 @@ struct sim_object {
 	unsigned flags; /* a file's, and its number; 0: anonymous */
 	int file;
 	uint64_t born_ns;
-	uint64_t told_ns; /* when soda_sync has said that something is lost */
-	/* With redundancy, of each slab: when there was no current copy on a server that lived. */
-	uint64_t unsafe_ns[SIM_SLABS];
+	/* Of each slab: when soda_sync has said that something is lost; and, with redundancy, when
+	   there was no current copy on a server that lived. */
+	uint64_t told_ns[SIM_SLABS], unsafe_ns[SIM_SLABS];
 };
 
 extern struct sim_object sim_objects[SIM_OBJECTS];
