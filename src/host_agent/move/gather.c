@@ -31,6 +31,7 @@ struct gathering {
 	/* masks of places (soda_copy_piece()), of which no two have the same piece in asked | have;
 	   asked: and not answered */
 	uint32_t tried, asked, have;
+	uint32_t full;	  /* tried, and their channels had no slot; asked again in the next round */
 	uint32_t refused; /* what an agent that seals has of them it cannot open */
 	int err;	  /* of the last one that failed */
 };
@@ -65,7 +66,7 @@ static int next_piece(const struct gathering *g)
 	return late;
 }
 
-/* Post the READ; where all slots are taken, collect answers first, for a moment. */
+/* Post the READ; where all slots are taken, collect answers first, for a moment: else -EAGAIN. */
 static int post_with_room(struct gathering *g, struct soda_fetch_channel *ch)
 {
 	uint64_t until_ns = soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS;
@@ -76,8 +77,10 @@ static int post_with_room(struct gathering *g, struct soda_fetch_channel *ch)
 		n = soda_channel_collect(g->t, ch, SODA_COLLECT_MAX, SODA_MS_NS, 0, &err);
 		if (n < 0)
 			return n;
-		if (!n && (soda_channel_end_late(ch) || soda_now_ns() > until_ns))
+		if (!n && soda_channel_end_late(ch))
 			return -ETIMEDOUT;
+		if (!n && soda_now_ns() > until_ns)
+			return -EAGAIN;
 	}
 	return ret;
 }
@@ -119,13 +122,21 @@ static bool ask_next(struct gathering *g)
 	}
 	ret = ask_locked(g, k, link);
 	soda_lock_release(&g->piece[k].ch->lock);
-	g->err = ret ? ret : g->err;
+	if (ret == -EAGAIN)
+		g->full |= 1u << k;
+	else if (ret)
+		g->err = ret;
 	return true;
 }
 
-/* As many as are missing. */
+/*
+ * As many as are missing.  Answers that nobody waits for any more may have all slots of a channel
+ * for as long as a round trip takes: if there is no other piece, that one is asked for later.
+ */
 static void ask_enough(struct gathering *g)
 {
+	g->tried &= ~g->full;
+	g->full = 0;
 	while (how_many(g->asked | g->have) < g->r->pieces && ask_next(g))
 		;
 }
@@ -220,11 +231,12 @@ static int gather(struct gathering *g)
 		uint64_t now = soda_now_ns();
 
 		ask_enough(g);
-		if (how_many(g->asked | g->have) < g->r->pieces) {
+		if (how_many(soda_copy_pieces(g->r, g->asked | g->have | g->full)) < g->r->pieces) {
 			ret = g->err ? g->err : -ENOTCONN;
 			break;
 		}
-		collect_piece(g, __builtin_ctz(g->asked), SODA_MS_NS);
+		if (g->asked)
+			collect_piece(g, __builtin_ctz(g->asked), SODA_MS_NS);
 		for (uint32_t rest = g->asked; rest && soda_now_ns() - now >= SODA_MS_NS;
 		     rest &= rest - 1)
 			collect_piece(g, __builtin_ctz(rest), 0);
