@@ -105,8 +105,9 @@ static const struct soda_option options[] = {
 	  .def = "no",
 	  .help = "Encrypt and authenticate what programs write, before it goes to the server, and "
 		  "open what comes back: the memory server, and the wire to it, have ciphertext "
-		  "only, and a block that was changed there is SIGBUS. Files that are written "
-		  "are sealed at rest with --seal-key-file, else refused, as are files opened "
+		  "only, and a block that was changed there is SIGBUS, or with redundancy read "
+		  "from another server. Files that are written are "
+		  "sealed at rest with --seal-key-file, else refused, as are files opened "
 		  "PRIVATE and published objects. Needs --async." },
 	{ .name = "seal-key-file",
 	  .env = ENV "SEAL_KEY_FILE",

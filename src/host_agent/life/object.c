@@ -782,6 +782,7 @@ int soda_object_seals(struct soda_why *why)
 {
 	int64_t limit = atomic_load(&soda_agent.buffer.limit);
 	int64_t pinned = atomic_load(&soda_agent.buffer.pinned);
+	/* without pins every chunk can make room, and the minimum is enough, as at the start */
 	int64_t least = pinned ? pinned + soda_agent_unpinned()
 			       : soda_agent_minimum(soda_agent.settings.threads);
 	sigset_t saved;

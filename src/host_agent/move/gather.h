@@ -5,7 +5,8 @@
  *
  * All are asked for before the first is waited for.  A server that cannot be asked, or whose
  * connection ends, is replaced by another one; so are those that are late (SODA_HEDGE_MS), whose
- * answers are withdrawn when K others have come.  Pieces of data that are missing then are decoded.
+ * answers are withdrawn when K others have come; where there is no other, one whose channel has no
+ * slot for a moment is asked again.  Pieces of data that are missing then are decoded.
  *
  * Of a sealed object the pieces are of ciphertext, and what is decoded is opened.  Where that says
  * that a piece was changed, each K of those that there are are tried; the pieces that were wrong
