@@ -283,18 +283,32 @@ static int open_anonymous(struct soda_region_set *set, struct soda_client_region
 	return r;
 }
 
+/* Where the tenant's files are; name: which one is wanted. */
+static int get_dirs(struct soda_region_set *set, const char *name,
+		    struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX], struct soda_why *why)
+{
+	int n = soda_tenant_dirs(set->tenants, set->tenant, dirs);
+
+	if (n < 0)
+		soda_server_why(why,
+				"%.100s: the server has no descriptors left to look for it in the "
+				"directories of tenant %s: raise its limit (ulimit -n)",
+				name, set->tenant->name);
+	return n;
+}
+
 /*
  * In the first of a tenant's directories that has the file; WRITABLE in those alone that it may
  * write to.  -ENOENT: in none.
  */
-static int open_in(struct soda_region_set *set, const struct soda_tenant_dir *dirs, unsigned n,
+static int open_in(struct soda_region_set *set, const struct soda_tenant_dir *dirs, int n,
 		   const struct soda_file_request *like, struct soda_file **file_p,
 		   struct soda_why *why)
 {
 	struct soda_file_request req = *like;
 	int r = -ENOENT;
 
-	for (unsigned i = 0; i < n && r == -ENOENT; i++) {
+	for (int i = 0; i < n && r == -ENOENT; i++) {
 		if ((req.flags & SODA_WIRE_WRITABLE) && !dirs[i].writable)
 			continue;
 		req.dir = &dirs[i].fd;
@@ -307,12 +321,13 @@ static int open_of_tenant(struct soda_region_set *set, const struct soda_file_re
 			  struct soda_file **file_p, struct soda_why *why)
 {
 	struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX];
-	unsigned n = soda_tenant_dirs(set->tenants, set->tenant, dirs);
+	int n = get_dirs(set, asked->name, dirs, why), r;
 	struct soda_file_request req = *asked;
 	bool writes = asked->flags & SODA_WIRE_WRITABLE, any = false;
-	int r;
 
-	for (unsigned i = 0; i < n; i++)
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++)
 		any = any || dirs[i].writable || !writes;
 	/* made in the first directory only when none of them has it */
 	req.flags &= ~SODA_WIRE_CREATE;
@@ -320,7 +335,7 @@ static int open_of_tenant(struct soda_region_set *set, const struct soda_file_re
 	req.flags = asked->flags;
 	if (r == -ENOENT && (req.flags & SODA_WIRE_CREATE))
 		r = open_in(set, dirs, n, &req, file_p, why);
-	for (unsigned i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		close(dirs[i].fd);
 	if (any)
 		return r;
@@ -789,15 +804,14 @@ static int content_of_tenant(struct soda_region_set *set, const struct soda_file
 			     struct soda_wire_content *content_p, struct soda_why *why)
 {
 	struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX];
-	unsigned n = soda_tenant_dirs(set->tenants, set->tenant, dirs);
+	int n = get_dirs(set, like->name, dirs, why), r = n < 0 ? n : -ENOENT;
 	struct soda_file_request req = *like;
-	int r = -ENOENT;
 
-	for (unsigned i = 0; i < n && r == -ENOENT; i++) {
+	for (int i = 0; i < n && r == -ENOENT; i++) {
 		req.dir = &dirs[i].fd;
 		r = soda_content_of_name(set->pool->files, &req, content_p, why);
 	}
-	for (unsigned i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		close(dirs[i].fd);
 	return r;
 }

@@ -83,18 +83,21 @@ const struct soda_tenants_ops soda_server_tenants_ops = {
 	.destroyed = destroyed,
 };
 
-unsigned soda_tenant_dirs(struct soda_tenants *tenants, struct soda_tenant *tenant,
-			  struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX])
+int soda_tenant_dirs(struct soda_tenants *tenants, struct soda_tenant *tenant,
+		     struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX])
 {
 	struct soda_server_tenant *t = soda_server_tenant(tenant);
 	unsigned n = 0;
+	int r = 0;
 
 	pthread_mutex_lock(&tenants->lock);
-	for (unsigned i = 0; i < t->dirs_n; i++) {
-		dirs[n] = t->dirs[i];
-		dirs[n].fd = fcntl(t->dirs[i].fd, F_DUPFD_CLOEXEC, 0);
-		n += dirs[n].fd >= 0;
+	for (; n < t->dirs_n && !r; n += !r) {
+		dirs[n] = t->dirs[n];
+		dirs[n].fd = fcntl(t->dirs[n].fd, F_DUPFD_CLOEXEC, 0);
+		r = dirs[n].fd < 0 ? -ENOMEM : 0;
 	}
 	pthread_mutex_unlock(&tenants->lock);
-	return n;
+	if (r)
+		close_dirs(dirs, n);
+	return r ? r : (int)n;
 }

@@ -32,8 +32,11 @@ static inline struct soda_server_tenant *soda_server_tenant(struct soda_tenant *
 	return (struct soda_server_tenant *)tenant;
 }
 
-/* Duplicates of its directories' descriptors, the caller's to close. How many. */
-unsigned soda_tenant_dirs(struct soda_tenants *tenants, struct soda_tenant *tenant,
-			  struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX]);
+/*
+ * Duplicates of all its directories' descriptors, the caller's to close.  How many; -ENOMEM: there
+ * are no descriptors for all of them, and without one a name could lead to another file.
+ */
+int soda_tenant_dirs(struct soda_tenants *tenants, struct soda_tenant *tenant,
+		     struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX]);
 
 #endif

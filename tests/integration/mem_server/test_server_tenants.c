@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -561,6 +562,29 @@ static void keeps_directories(enum way way)
 	end();
 }
 
+/* For want of descriptors a file is neither another tenant's, nor not there. */
+static void keeps_directories_without_descriptors(enum way way)
+{
+	struct rlimit was, none = { 3, 0 };
+	struct soda_wire_content said;
+	struct peer physics;
+
+	make_file("shared/graph", "all may read this");
+	begin(way);
+	assert_int_equal(peer_join_as(&physics, address, who[PHYSICS]), 0);
+	assert_int_equal(try_open(&physics, "graph", SODA_WIRE_READ_ONLY, 0), 0);
+	assert_int_equal(prlimit(server.pid, RLIMIT_NOFILE, NULL, &was), 0);
+	none.rlim_max = was.rlim_max;
+	assert_int_equal(prlimit(server.pid, RLIMIT_NOFILE, &none, NULL), 0);
+	assert_int_equal(try_open(&physics, "graph", SODA_WIRE_READ_ONLY, 0), -ENOMEM);
+	assert_non_null(strstr(physics.why.text, "no descriptors left"));
+	assert_int_equal(peer_content(&physics, 0, "graph", &said), -ENOMEM);
+	assert_int_equal(prlimit(server.pid, RLIMIT_NOFILE, &was, NULL), 0);
+	assert_int_equal(try_open(&physics, "graph", SODA_WIRE_READ_ONLY, 0), 0);
+	peer_leave(&physics);
+	end();
+}
+
 /* SIGHUP, and that the file has been read. */
 static void reload(const char *logs)
 {
@@ -849,6 +873,7 @@ BOTH(refuses_changes)
 BOTH(finds_out_rogues)
 BOTH(keeps_quotas)
 BOTH(keeps_directories)
+BOTH(keeps_directories_without_descriptors)
 BOTH(reads_again)
 BOTH(keeps_what_it_has)
 BOTH(refuses_rates)
@@ -910,6 +935,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest servers[] = {
 		EVERYBODYS,
 		TESTS(keeps_directories),
+		TESTS(keeps_directories_without_descriptors),
 		TESTS(refuses_tokens),
 		TESTS(forgets_tokens),
 	};
