@@ -300,7 +300,9 @@ static int take_token(struct soda_session *s, const struct soda_peer_info *info)
 
 	memcpy(token, info->proved->session, sizeof(token));
 	ret = soda_token_show(token, info->proved->key);
-	soda_tokens_note(&s->tokens, 0, UINT32_MAX, soda_now_ms(), s->all->opt->grace_ms, token);
+	/* the server says whether it is valid; a client without the answer shows it here again,
+	   however long that takes, until it holds the next one */
+	soda_tokens_note(&s->tokens, 0, UINT32_MAX, soda_now_ms(), UINT32_MAX, token);
 	soda_wipe(token, sizeof(token));
 	s->adopts = true;
 	return ret;

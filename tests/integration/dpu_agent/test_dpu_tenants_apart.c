@@ -57,14 +57,35 @@ static void start_server(void)
 			 0);
 }
 
+static const char *grace = "60s"; /* of agents that begin */
+
 static void start_agent(const char *listen)
 {
-	const char *args[] = {
-		"--listen",	 listen, "--listen",	 shm,	       "--server",  server.address,
-		"--key-file",	 NULL,	 "--tenants",	 tenants.file, "--store",   "64M",
-		"--move-memory", "64M",	 "--msg-memory", "64M",	       "--metrics", "127.0.0.1:0",
-		"--tls",	 "on",	 "--log-level",	 "debug",      NULL
-	};
+	const char *args[] = { "--listen",
+			       listen,
+			       "--listen",
+			       shm,
+			       "--server",
+			       server.address,
+			       "--key-file",
+			       NULL,
+			       "--tenants",
+			       tenants.file,
+			       "--store",
+			       "64M",
+			       "--move-memory",
+			       "64M",
+			       "--msg-memory",
+			       "64M",
+			       "--metrics",
+			       "127.0.0.1:0",
+			       "--tls",
+			       "on",
+			       "--log-level",
+			       "debug",
+			       "--grace",
+			       grace,
+			       NULL };
 
 	args[7] = tenancy_key(&below, "node7");
 	assert_int_equal(agent_start(&agent, args), 0);
@@ -601,6 +622,33 @@ static void adopted_by_the_next_agent(bool on_shm)
 	end();
 }
 
+/* The answer to who showed its token was lost, and that is known later than --grace. */
+static void adopted_again_late(void **state)
+{
+	struct peer physics, again, late;
+	struct soda_mr mr;
+	uint64_t id;
+
+	begin(false);
+	store_value(&physics, &mr);
+	id = physics.welcome.client_id;
+	grace = "100ms";
+	next_agent();
+	grace = "60s";
+	address = agent.address;
+	peer_vanish(&physics);
+	if (peer_adopt_as(&again, address, who[PHYSICS], id, token.token, 2))
+		fail_msg("%s", again.why.text);
+	usleep(300000);
+	if (peer_adopt_as(&late, address, who[PHYSICS], id, token.token, 3))
+		fail_msg("%s", late.why.text);
+	find_value(&late, &mr);
+	soda_conn_unmap_region(&mr);
+	peer_vanish(&again);
+	peer_leave(&late);
+	end();
+}
+
 /* The agent's own key is rotated while it runs: tokens from then on are for one that has the new.
  */
 static void adopted_after_rotation(void **state)
@@ -755,6 +803,7 @@ int main(void)
 		TESTS(counts),
 		cmocka_unit_test(serves_programs),
 		TESTS(awaits_its_clients),
+		cmocka_unit_test(adopted_again_late),
 		cmocka_unit_test(adopted_after_rotation),
 		cmocka_unit_test(knows_none_of_another_life),
 		TESTS(adopted_by_the_next_agent),
