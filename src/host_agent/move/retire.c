@@ -103,63 +103,92 @@ static void suspect(const struct soda_region *r)
 
 /*
  * Make the chunk BUSY, if it is resident (*had_p), or NONE.  0; -EBUSY: it stays FETCHING, as a
- * stopped peer may still store to it; -ETIMEDOUT.  When a chunk is in use for the time of a fault
- * the server counts as silent: its connections are made anew, which ends READs and WRITEs under
- * way.
+ * stopped peer may still store to it; -ETIMEDOUT: it is in use for the time of a fault.
  */
-static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *had_p)
+static int end_chunk(struct soda_thread *t, uint32_t id, bool *had_p)
 {
 	uint64_t patience_ns = soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
+	int ret = 0;
 
 	*had_p = false;
-	for (;;) {
-		struct soda_chunk *c = &soda_agent.table[id];
-		int ret;
-
-		if (soda_chunk_state(soda_chunk_load(c)) == SODA_CHUNK_FETCHING &&
+	while (!ret) {
+		if (soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) ==
+			    SODA_CHUNK_FETCHING &&
 		    soda_stuck_orphan(id))
 			return -EBUSY;
 		ret = take_over(t, id, soda_now_ns() + patience_ns, had_p);
 		if (!ret && (*had_p || vacate(id)))
 			return 0;
-		if (ret && soda_now_ns() > deadline_ns)
-			return ret;
-		if (ret)
-			suspect(soda_region_of(id));
 	}
+	return ret;
+}
+
+/* Chunks of an object that are BUSY, or NONE, or stuck FETCHING. */
+struct ended {
+	uint32_t first, end;
+	int64_t resident; /* how many are BUSY */
+	int status;	  /* the first error */
+};
+
+/* Drop their pages, and make them NONE; there are none of them then. */
+static void drop_ended(struct ended *e)
+{
+	const struct soda_region *r = soda_region_of(e->first);
+	char *from = soda_chunk_address(e->first), *to = soda_chunk_address(r->first) + r->span;
+	struct iovec all = { from, (size_t)(to - from) };
+	size_t dropped;
+	int ret = 0;
+
+	if (e->end < r->first + r->chunks) /* the last chunk may be a part of one */
+		all.iov_len = (size_t)(soda_chunk_address(e->end) - from);
+	if (e->first < e->end)
+		ret = soda_agent.page_ops->drop(&all, 1, &dropped);
+	if (ret)
+		soda_drop_refused(ret, false);
+	for (uint32_t id = e->first; id < e->end; id++)
+		forget_chunk(id);
+	soda_buffer_give(&soda_agent.buffer, e->resident);
+	*e = (struct ended){ e->end, e->end, 0, e->status ? e->status : ret };
+}
+
+/*
+ * The next chunk, too.  When it is in use for the time of a fault its server counts as silent: the
+ * connections are made anew, which ends READs and WRITEs under way.  As whoever makes them waits
+ * for chunks that are BUSY, those before this one are dropped first.  0; -ETIMEDOUT.
+ */
+static int end_next(struct soda_thread *t, struct ended *e, uint64_t deadline_ns)
+{
+	uint32_t id = e->end;
+	bool had;
+	int ret;
+
+	while ((ret = end_chunk(t, id, &had)) == -ETIMEDOUT) {
+		drop_ended(e);
+		if (soda_now_ns() > deadline_ns)
+			return ret;
+		suspect(soda_region_of(id));
+	}
+	e->end++;
+	e->resident += had;
+	e->status = e->status ? e->status : ret;
+	return 0;
 }
 
 int soda_retire_range(uint32_t first, uint32_t n)
 {
 	struct soda_thread *t = soda_thread_self();
-	struct soda_region *r = soda_region_of(first);
-	struct iovec all = { soda_chunk_address(first), r->span };
 	uint64_t deadline_ns = soda_now_ns() + SODA_RETIRE_MS * SODA_MS_NS;
-	int64_t resident = 0;
-	int stuck = 0, ret = 0;
-	size_t dropped;
+	struct ended e = { .first = first, .end = first };
 	sigset_t saved;
+	int ret = 0;
 
 	soda_signals_block(&saved);
-	for (uint32_t id = first; id < first + n; id++) {
-		bool had;
-
-		ret = end_chunk(t, id, deadline_ns, &had);
-		if (ret == -ETIMEDOUT) {
-			soda_signals_restore(&saved);
-			return ret;
-		}
-		stuck = stuck ? stuck : ret;
-		resident += had;
-	}
-	ret = soda_agent.page_ops->drop(&all, 1, &dropped);
-	if (ret)
-		soda_drop_refused(ret, false);
-	for (uint32_t id = first; id < first + n; id++)
-		forget_chunk(id);
-	soda_buffer_give(&soda_agent.buffer, resident);
+	while (!ret && e.end < first + n)
+		ret = end_next(t, &e, deadline_ns);
+	if (!ret)
+		drop_ended(&e);
 	soda_signals_restore(&saved);
-	return ret ? ret : stuck;
+	return ret ? ret : e.status;
 }
 
 /* Drop a BUSY chunk, which becomes ZERO. On the kernel's error it is resident, all of it dirty. */

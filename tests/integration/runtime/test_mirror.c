@@ -44,17 +44,22 @@ static void choose_kind(void)
 }
 
 /* All servers, of which the program's list has so many. */
-static void open_pool_of(int listed)
+static void open_pool_with(int listed, const char *const *args)
 {
 	char list[SERVERS_MAX * 160] = "";
 
 	for (int i = 0; i < kind->servers; i++) {
-		world_open(&worlds[i], getenv("SODA_TEST_VERBS") ? WORLD_VERBS : WORLD_TCP, NULL);
+		world_open(&worlds[i], getenv("SODA_TEST_VERBS") ? WORLD_VERBS : WORLD_TCP, args);
 		if (i < listed)
 			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s",
 				 i ? "," : "", worlds[i].address);
 	}
 	front_open(&front, list);
+}
+
+static void open_pool_of(int listed)
+{
+	open_pool_with(listed, NULL);
 }
 
 static void open_pool(void)
@@ -875,6 +880,58 @@ static void test_part(void **state)
 	close_pool();
 }
 
+/*
+ * An object is freed of which a chunk is on its way to a server that is away, and comes back: its
+ * recovery must not wait for chunks that are gone already.
+ */
+static void child_freed(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t *p;
+
+	setenv("SODA_REDUNDANCY", kind->name, 1);
+	cfg.server = front.address;
+	cfg.fault_timeout_ms = 1000;
+	start(&cfg);
+	p = alloc_checked(FIRST_PAGES * PAGE);
+	for (size_t i = 0; i < FIRST_PAGES; i++)
+		p[i * WORDS] = i + 1;
+	CHECK_EQ(soda_sync(p, FIRST_PAGES * PAGE), 0);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone"); /* one is killed */
+	for (size_t i = FIRST_PAGES / 2; i < FIRST_PAGES; i++)
+		p[i * WORDS] = i + 2;
+	CHECK(soda_sync(p, FIRST_PAGES * PAGE) != 0);
+	turn_pass();
+	soda_free(p);
+	CHECK_EQ(stats_now().fam_bytes, 0);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_freed(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&worlds[1]);
+	turn_pass();
+	if (!turn_await())
+		return;
+	sleep_ms(200);
+	world_restart(&worlds[1]);
+}
+
+static void test_freed_while_away(void **state)
+{
+	static const char *const impatient[] = { "--grace", "100ms", NULL };
+	struct trial t = { .child = child_freed, .during = during_freed };
+	struct outcome out;
+
+	open_pool_with(4, impatient); /* each has a piece */
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -888,9 +945,13 @@ int main(void)
 
 	/* nobody has another copy: what a server has is waited for, and lost with it */
 	const struct CMUnitTest of_stripes[] = {
-		cmocka_unit_test(test_waited_for), cmocka_unit_test(test_both_lost),
-		cmocka_unit_test(test_part),	   cmocka_unit_test(test_spoilt_beyond),
-		cmocka_unit_test(test_first_sent), cmocka_unit_test(test_few_servers),
+		cmocka_unit_test(test_waited_for),
+		cmocka_unit_test(test_both_lost),
+		cmocka_unit_test(test_part),
+		cmocka_unit_test(test_spoilt_beyond),
+		cmocka_unit_test(test_first_sent),
+		cmocka_unit_test(test_few_servers),
+		cmocka_unit_test(test_freed_while_away),
 	};
 
 	choose_kind();
