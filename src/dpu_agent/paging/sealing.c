@@ -186,6 +186,13 @@ static bool is_filled(const struct soda_sealing *s, uint64_t page)
 	return s->filled[page / 8] >> page % 8 & 1;
 }
 
+static void note_filled(struct soda_sealing *s, uint64_t page)
+{
+	s->filled[page / 8] |= (uint8_t)(1u << page % 8);
+	s->metadata += PAGE;
+	atomic_fetch_add_explicit(&s->sealer->metadata, PAGE, memory_order_relaxed);
+}
+
 /* The page of the table has memory from now on: a store there would else be a SIGBUS of ours. */
 static int fill_page(struct soda_sealing *s, uint64_t page)
 {
@@ -193,24 +200,32 @@ static int fill_page(struct soda_sealing *s, uint64_t page)
 		return 0;
 	if (fallocate(s->fd, 0, (off_t)(page * PAGE), PAGE))
 		return -errno;
-	s->filled[page / 8] |= (uint8_t)(1u << page % 8);
-	s->metadata += PAGE;
-	atomic_fetch_add_explicit(&s->sealer->metadata, PAGE, memory_order_relaxed);
+	note_filled(s, page);
 	return 0;
 }
 
-/* Which pages an earlier agent has filled: reading the others would give them memory. */
-static void find_filled(struct soda_sealing *s)
+/*
+ * Which pages an earlier agent has filled: reading the others would give them memory.  One that was
+ * left out would be a table of zeros, and what it tells of were zeros to who reads it: an error.
+ */
+static int find_filled(struct soda_sealing *s)
 {
 	off_t at = 0, end = (off_t)s->map_bytes;
 
-	while ((at = lseek(s->fd, at, SEEK_DATA)) >= 0 && at < end) {
-		off_t hole = lseek(s->fd, at, SEEK_HOLE);
+	while (at < end) {
+		off_t hole;
 
+		at = lseek(s->fd, at, SEEK_DATA);
+		if (at < 0)
+			return errno == ENXIO ? 0 : -errno; /* ENXIO: there are no more */
+		hole = lseek(s->fd, at, SEEK_HOLE);
+		if (hole < 0)
+			return -errno;
 		for (off_t page = at / PAGE; page < hole / PAGE; page++)
-			fill_page(s, (uint64_t)page);
+			note_filled(s, (uint64_t)page);
 		at = hole;
 	}
+	return 0;
 }
 
 static int map_file(struct soda_sealing *s, const struct wanted *w, bool known)
@@ -232,9 +247,9 @@ static int map_file(struct soda_sealing *s, const struct wanted *w, bool known)
 	}
 	madvise(s->head, s->map_bytes, MADV_DONTDUMP);
 	madvise(s->head, s->map_bytes, MADV_DONTFORK);
-	if (known)
-		find_filled(s);
-	ret = fill_page(s, 0);
+	ret = known ? find_filled(s) : 0;
+	if (ret == 0)
+		ret = fill_page(s, 0);
 	if (ret == 0 && known &&
 	    (s->head->magic != MAGIC || s->head->format != FORMAT || s->head->bytes != w->bytes ||
 	     !s->head->file != !w->file || s->head->cipher >= SODA_SEAL_CIPHERS ||

@@ -63,6 +63,16 @@ enum soda_seal_cipher __wrap_soda_seal_fastest(void)
 	return fastest;
 }
 
+/* A file system that is full, but for the first page of files. */
+static bool full;
+int __real_fallocate64(int fd, int mode, off_t at, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t at, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t at, off_t bytes)
+{
+	errno = ENOSPC;
+	return full && at ? -1 : __real_fallocate64(fd, mode, at, bytes);
+}
+
 static int by_nonce(const void *a, const void *b)
 {
 	return memcmp(a, b, sizeof(struct nonce));
@@ -361,13 +371,45 @@ static void test_stays_away_from_next(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
+/* What an agent has left its next one finds where there is no memory for any more. */
+static void test_next_without_memory(void **state)
+{
+	struct soda_transfer write;
+
+	strcpy(dir + sizeof(dir) - 7, "XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	opt.seal_state = dir;
+	memset(server, 0, BYTES);
+	memset(plain, 0, BYTES);
+	open_region(false);
+	write = post(0, BLOCKS);
+	memset(plain, 0x5a, BYTES);
+	soda_sealing_release(&write);
+	assert_int_equal(soda_sealing_post(engine, &write), 0);
+	arrive(&write);
+	assert_int_equal(soda_sealing_ended(engine, &write, 0), 0);
+	close_region(true);
+	full = true;
+	open_region(true);
+	expect_content();
+	full = false;
+	close_region(false);
+	opt.seal_state = NULL;
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_nonce_twice), cmocka_unit_test(test_passed_and_changed),
-		cmocka_unit_test(test_orphan),	       cmocka_unit_test(test_budget),
-		cmocka_unit_test(test_no_descriptor),  cmocka_unit_test(test_comes_back_early),
-		cmocka_unit_test(test_stays_away),     cmocka_unit_test(test_stays_away_from_next),
+		cmocka_unit_test(test_no_nonce_twice),
+		cmocka_unit_test(test_passed_and_changed),
+		cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_no_descriptor),
+		cmocka_unit_test(test_comes_back_early),
+		cmocka_unit_test(test_stays_away),
+		cmocka_unit_test(test_stays_away_from_next),
+		cmocka_unit_test(test_next_without_memory),
 	};
 
 	return cmocka_run_group_tests_name("dpu_sealing", tests, NULL, NULL);
