@@ -16,6 +16,7 @@
 
 #include "fibers.h"
 #include "sealing/state.h"
+#include "trust/private.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -86,12 +87,16 @@ static void make_file(const char *name, size_t bytes, mode_t mode)
 
 void sim_disk_make(void)
 {
+	static const char key[] =
+		"[seal]\nkey = 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
+
 	make(-1, "", S_IFDIR | 0755, 0);
 	make_file("f0", 40 * PAGE, 0644);
 	make_file("f1", 7 * PAGE + 100, 0600);
 	make_file("f2", 30 * PAGE, 0644);
 	make_file("f3", 12 * PAGE, 0600);
 	make(0, "d", S_IFDIR | 0755, SIM_DISK_USER);
+	sim_private_put(SIM_DISK_KEY, key, sizeof(key) - 1);
 }
 
 static bool is_sealed(const struct node *n)
@@ -263,17 +268,6 @@ int sim_openat64(int dir, const char *name, int flags, ...)
 				  : openat(dir, name, flags, mode);
 }
 
-static int open_key(void)
-{
-	static const char text[] =
-		"[seal]\nkey = 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
-	int fd = memfd_create(SIM_DISK_KEY, MFD_CLOEXEC);
-
-	if (fd >= 0 && (fchmod(fd, 0600) || write(fd, text, sizeof(text) - 1) < 0))
-		sim_fail("there is no key file");
-	return fd;
-}
-
 int sim_open64(const char *name, int flags, ...)
 {
 	va_list args;
@@ -282,8 +276,8 @@ int sim_open64(const char *name, int flags, ...)
 	va_start(args, flags);
 	mode = (mode_t)va_arg(args, int);
 	va_end(args);
-	if (!strcmp(name, SIM_DISK_KEY))
-		return open_key();
+	if (sim_private_owns(name))
+		return sim_private_open(name);
 	if (!strcmp(name, SIM_STATE))
 		return SIM_STATE_FD;
 	return strcmp(name, SIM_DISK_EXPORT) ? open(name, flags, mode) : new_descriptor(&nodes[0]);
@@ -313,6 +307,11 @@ int sim_fstat64(int fd, struct stat *st)
 		return fstat(fd, st);
 	describe(node_of(fd), st);
 	return 0;
+}
+
+int sim_stat64(const char *name, struct stat *st)
+{
+	return sim_private_owns(name) ? sim_private_stat(name, st) : stat(name, st);
 }
 
 int sim_fstatat64(int dir, const char *name, struct stat *st, int flags)

@@ -18,10 +18,10 @@ struct open_how;
 enum { SIM_DISK_FD = 1 << 21, SIM_DISK_USER = 1000 };
 
 /* What the server calls it. */
-#define SIM_DISK_EXPORT "sim-export"
+#define SIM_DISK_EXPORT "/sim-export"
 
 /* A file with a key for sealed files, and nobody's permissions to look at it. */
-#define SIM_DISK_KEY "sim-key"
+#define SIM_DISK_KEY "/sim-key"
 
 /* The files as they are at the beginning: word 0 and 511 of each page have numbers of their own. */
 void sim_disk_make(void);

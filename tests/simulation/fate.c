@@ -4,6 +4,7 @@
 #include "net.h"
 #include "fibers.h"
 #include "sealing/sealing.h"
+#include "trust/tenants.h"
 #include "world.h"
 #include "seeds/seeds.h"
 
@@ -260,6 +261,8 @@ static void restart(enum sim_process p, uint64_t length, bool silently, bool gen
 		sim_history.keys_lost_ns = sim_now();
 	sim_sleep(length, "a process that is not there");
 	sim_fate_boot(p);
+	if (p == SIM_AGENT && plan.agent_settings.tenants && plan.server.tenants && sim_chance(50))
+		sim_tenants_steal();
 	fault_ends();
 }
 
@@ -375,6 +378,73 @@ static void fault_of_victim(void)
 		starve_one();
 }
 
+/* A tenant is none any more somewhere, and all that it had there is freed; then it is one again. */
+static void remove_tenant(enum sim_tenant t, enum sim_process p)
+{
+	fault_begins();
+	if (t != SIM_TENANT_OTHER)
+		sim_history.killed = sim_history.removed = true;
+	sim_tenants_remove(t, p, true);
+	sim_copies_look();
+	sim_sleep(some_time(), "a tenant that is not one");
+	if (sim_tenants_removed_at(t, p, sim_now() - 2 * SIM_S) && sim_tenants_charged(t, p))
+		sim_fail("LEAK: a tenant that is none any more has memory");
+	sim_tenants_remove(t, p, false);
+	if (t == SIM_TENANT_HOST && p == SIM_AGENT) {
+		sim_history.parted_ns = sim_now();
+		if (plan.agent_settings.seal)
+			sim_history.keys_lost_ns = sim_now();
+	}
+	fault_ends();
+}
+
+static void remove_some(void)
+{
+	enum sim_process p = some_server();
+	enum sim_tenant t = plan.agent ? SIM_TENANT_AGENT : SIM_TENANT_HOST;
+
+	if (sim_chance(50) || !plan.server.tenants)
+		t = SIM_TENANT_OTHER;
+	if (!plan.server.tenants || (plan.agent_settings.tenants && sim_chance(50)))
+		p = SIM_AGENT;
+	if (p == SIM_AGENT && !plan.one_at_a_time && sim_chance(50))
+		t = SIM_TENANT_HOST;
+	else if (p == SIM_AGENT)
+		t = SIM_TENANT_OTHER;
+	remove_tenant(t, p);
+}
+
+/*
+ * What the operator does, and programs do not see.  An agent's key binds the tokens of its programs
+ * as well, which get new ones then: it is rotated when all is well, and stays that until they have.
+ */
+static void rotate_some(void)
+{
+	enum sim_tenant t = sim_chance(50) ? SIM_TENANT_HOST : sim_tenants_other();
+
+	if (!plan.agent_settings.key_file || sim_chance(60)) {
+		sim_tenants_rotate(t);
+		return;
+	}
+	if (plan.agent_settings.tenants)
+		sim_fate_settle();
+	sim_tenants_rotate(SIM_TENANT_AGENT);
+	if (plan.agent_settings.tenants)
+		sim_sleep(plan.server.grace_ms * SIM_MS / 2 + 3 * SIM_S, "tokens to be renewed");
+}
+
+static void change_tenants(void)
+{
+	uint64_t dice = sim_below(100);
+
+	if (dice < 50)
+		rotate_some();
+	else if (dice < 70 && plan.tenant_quota)
+		sim_tenants_change_quota();
+	else
+		remove_some();
+}
+
 /* Nobody is told, and it is found when somebody reads it. */
 static void change_some(void)
 {
@@ -391,6 +461,10 @@ static void one_fault(void)
 	uint64_t dice = sim_below(100);
 
 	change_some();
+	if ((plan.server.tenants || plan.agent_settings.tenants) && sim_chance(20)) {
+		change_tenants();
+		return;
+	}
 	if (plan.one_at_a_time) {
 		fault_of_victim();
 		return;

@@ -8,6 +8,7 @@
 #include "net.h"
 #include "seeds/seeds.h"
 #include "soda.h"
+#include "trust/tenants.h"
 #include "world.h"
 
 static void on_log(int level, const char *line, void *arg)
@@ -35,8 +36,12 @@ static void *host_main(void *arg)
 	}
 	if (plan.sealed_files && !plan.agent_settings.seal)
 		setenv("SODA_SEAL_KEY_FILE", SIM_DISK_KEY, 1);
+	if (sim_tenants_of_host()) {
+		setenv("SODA_TENANT", "host", 1);
+		setenv("SODA_KEY_FILE", SIM_TENANT_KEY_HOST, 1);
+	}
 	cfg.server = plan.agent ? NULL : plan.agent_settings.servers;
-	cfg.dpu = plan.agent ? "sim://agent" : NULL;
+	cfg.dpu = plan.agent ? sim_net_address(SIM_AGENT) : NULL;
 	cfg.buffer = buffer;
 	cfg.evict = plan.evict;
 	cfg.chunk_bytes = plan.chunk_bytes;
@@ -75,9 +80,10 @@ static void run(void *arg)
 	static char servers[SIM_SERVERS * 32];
 
 	for (unsigned i = 0; i < plan.servers; i++)
-		snprintf(servers + strlen(servers), 32, "%ssim://%s", i ? "," : "",
-			 sim_net_name(SIM_SERVER + i));
+		snprintf(servers + strlen(servers), 32, "%s%s", i ? "," : "",
+			 sim_net_address(SIM_SERVER + i));
 	plan.agent_settings.servers = servers;
+	sim_tenants_make();
 	sim_plan_print();
 	sim_net_delay(plan.delay_ns, plan.jitter_ns);
 	for (unsigned i = 0; i < plan.servers; i++)

@@ -7,6 +7,7 @@
 #include "net.h"
 #include "sealing/sealing.h"
 #include "soda.h"
+#include "trust/tenants.h"
 #include "world.h"
 
 struct sim_object sim_objects[SIM_OBJECTS];
@@ -25,12 +26,14 @@ static size_t page_number(size_t cell)
  */
 bool sim_model_abandoned(const struct sim_object *o)
 {
-	bool roomy = plan.server.capacity >= 64u << 20 && !plan.server.quota;
+	bool roomy = plan.server.capacity >= 64u << 20 && !plan.server.quota && !plan.tenant_quota;
 	int err = o->base ? sim_host_refused(o->base) : 0;
 
 	if (!err)
 		return false;
 	if (err == -ESHUTDOWN && sim_history.drained)
+		return true;
+	if (err == -EACCES && sim_history.removed)
 		return true;
 	if (!sim_history.starved && roomy && !o->flags && plan.servers == 1)
 		sim_fail("BROKEN PROMISE: an object was not opened again, and nobody lacked what "
@@ -76,6 +79,7 @@ struct known {
 	struct sim_welcomed server; /* that has the host's objects, when the host was last up... */
 	uint32_t up_restarts;	    /* ...and what it believed then */
 	uint32_t restarts;	    /* when it was last looked at */
+	uint64_t up_ns;		    /* when the host was last seen up */
 	uint64_t forgotten_ns;
 };
 static struct known all_known[SIM_PROCESSES];
@@ -88,6 +92,45 @@ struct sim_welcomed sim_model_met(enum sim_process server)
 static bool same(const struct sim_welcomed *a, const struct sim_welcomed *b)
 {
 	return a->instance == b->instance && a->client == b->client;
+}
+
+static uint64_t calm_ns; /* when nothing was wrong for the last time */
+
+/*
+ * The next agent needs a token to be the host to a server with tenants.  Where servers and agent do
+ * not both have tenants there are none; and they are good for the server's patience, while what
+ * went wrong may last longer, and the server not know of it.
+ */
+static bool host_may_be_forgotten(enum sim_process p)
+{
+	if (sim_history.parted_ns && all_known[p].up_ns <= sim_history.parted_ns + SIM_S)
+		return true;
+	if (!plan.agent || (!sim_tenants_has(SIM_AGENT) && !sim_tenants_has(SIM_SERVER)))
+		return false;
+	return sim_tenants_has(SIM_AGENT) != sim_tenants_has(SIM_SERVER) ||
+	       (sim_now() > calm_ns + plan.server.grace_ms * SIM_MS &&
+		!sim_server(p)->has_token(all_known[p].server.client));
+}
+
+/*
+ * A server may go on with a client that the host is no more: what that has is as lost as with the
+ * server.
+ */
+static void look_for_forgotten(void)
+{
+	bool any = false;
+
+	for (enum sim_process p = SIM_SERVER; p < SIM_SERVER + plan.servers; p++) {
+		struct known *known = &all_known[p];
+
+		if (sim_host_believes(p).restarts == known->up_restarts || !known->begun ||
+		    !host_may_be_forgotten(p))
+			continue;
+		known->server = (struct sim_welcomed){ 0 };
+		any = true;
+	}
+	if (any)
+		sim_copies_look();
 }
 
 static void look_at_server(enum sim_process p)
@@ -110,6 +153,7 @@ static void look_at_server(enum sim_process p)
 	if (b.up) {
 		known->server = now;
 		known->up_restarts = b.restarts;
+		known->up_ns = sim_now();
 		known->begun = true;
 	}
 }
@@ -117,8 +161,11 @@ static void look_at_server(enum sim_process p)
 /* Also at the beginning and the end of each operation. */
 void sim_model_look_at_host(void)
 {
+	look_for_forgotten();
 	for (unsigned i = 0; i < plan.servers; i++)
 		look_at_server(SIM_SERVER + i);
+	if (!sim_fate_explains(sim_now()))
+		calm_ns = sim_now();
 	sim_copies_look();
 }
 

@@ -18,8 +18,12 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "disk.h"
+#include "net.h"
 #include "soda.h"
 #include "transport/api/transport.h"
+#include "trust/identity.h"
+#include "trust/private.h"
+#include "trust/tenants.h"
 #include "wire/store_map.h"
 #include "world.h"
 
@@ -36,13 +40,41 @@ static struct {
 	uint64_t stored[PAGES], number;
 	uint8_t *reply;
 	uint64_t began;
+	struct soda_identity *identity; /* a tenant's; NULL: there are none there */
+	uint8_t client_key[SODA_KEY_BYTES];
 } me;
+
+static enum sim_process peer(void)
+{
+	return me.agent ? SIM_AGENT : SIM_SERVER;
+}
+
+/* Who it is there. */
+static void identify(void)
+{
+	const char *key = plan.same_tenant ? SIM_TENANT_KEY_HOST : SIM_TENANT_KEY_OTHER;
+	struct soda_conf_error err = { "" };
+	char name[32];
+
+	soda_identity_free(me.identity);
+	me.identity = NULL;
+	if (sim_tenants_has(peer()) &&
+	    soda_identity_load(NULL, sim_private_name(key, name), NULL, sim_net_address(peer()),
+			       &me.identity, &err))
+		sim_fail("another client has no key: %s", err.text);
+}
 
 /* What a fault may have a server say: it is not for want of sense in the request. */
 static bool may_fail(int ret)
 {
 	return soda_call_lost(ret) || ret == -ENOMEM || ret == -EIO || ret == -ECONNREFUSED ||
 	       ret == -ESTALE;
+}
+
+/* To a tenant that is none any more, or that was none when the client came. */
+static bool may_be_removed(int ret)
+{
+	return ret == -EACCES || ret == -EPERM || may_fail(ret);
 }
 
 /* 0: it is as expected. Else the visit is over: a fault explains it, or nothing does. */
@@ -52,6 +84,8 @@ static int expect(const char *what, int ret, int wanted)
 	if (ret == wanted)
 		return 0;
 	if (ret == -ENOSPC || ret == -EDQUOT || ret == -ESHUTDOWN)
+		return ret;
+	if (ret && may_be_removed(ret) && sim_tenants_any_removed(me.began))
 		return ret;
 	if (ret && !may_fail(ret))
 		sim_fail("WRONG CODE: %s of another client: %s, not %s", what, soda_strerror(ret),
@@ -85,18 +119,26 @@ static int connect_one(enum soda_conn_kind kind, struct soda_conn **conn_p)
 					 .gid = me.stores ? SIM_DISK_USER : 1001,
 					 .pid = 4712,
 					 .epoch = 1 };
-	struct soda_conn_options opt = { .kind = kind, .depth = 8, .timeout_ms = PATIENCE_MS };
+	struct soda_conn_options opt = { .kind = kind,
+					 .depth = 8,
+					 .timeout_ms = PATIENCE_MS,
+					 .identity = me.identity,
+					 .client_key = me.client_key };
 	struct soda_wire_welcome ignored;
 	struct soda_why why = { "" };
 	bool control = kind == SODA_CONN_CONTROL;
+	int ret;
 
 	if (!control) {
 		hello.client_id = me.welcome.client_id;
 		hello.secret = me.welcome.secret;
 	}
 	me.began = sim_now();
-	return soda_conn_connect(me.agent ? "sim://agent" : "sim://server", &hello, &opt, conn_p,
-				 control ? &me.welcome : &ignored, &why);
+	ret = soda_conn_connect(sim_net_address(peer()), &hello, &opt, conn_p,
+				control ? &me.welcome : &ignored, &why);
+	if (!ret && sim_tenants_removed_at(sim_tenants_other(), peer(), me.began))
+		sim_fail("TRESPASS: a tenant that was removed is let in");
+	return ret;
 }
 
 static int ping(void)
@@ -177,6 +219,12 @@ static int open_region(void)
 	return ret;
 }
 
+/* By way of the agent: what that may have. */
+static bool may_have_files(void)
+{
+	return me.agent || !plan.server.tenants || plan.same_tenant || plan.other_files;
+}
+
 /* One that the application may have open, too; the second is nobody's but the application's user's.
  */
 static int open_file(void)
@@ -187,8 +235,8 @@ static int open_file(void)
 	struct soda_wire_opened opened;
 	struct soda_why why = { "" };
 	const char *name = sim_chance(50) ? "f0" : "f1";
-	bool refused =
-		!plan.server.files || (plan.server.local && !me.agent && !strcmp(name, "f1"));
+	bool refused = !plan.server.files || !may_have_files() ||
+		       (plan.server.local && !me.agent && !strcmp(name, "f1"));
 	int ret;
 
 	if (me.open || me.tool)
@@ -646,6 +694,7 @@ static bool visit_store(void)
 
 	me.agent = me.stores = true;
 	me.tool = false;
+	identify();
 	ret = expect("a HELLO", connect_one(SODA_CONN_CONTROL, &me.control), 0);
 	if (!ret) {
 		ret = open_stored();
@@ -667,6 +716,9 @@ static bool visit(void)
 		return visit_store();
 	me.agent = plan.agent && sim_chance(50);
 	me.tool = sim_chance(30);
+	identify();
+	if (sim_tenants_has(peer()) && sim_chance(30))
+		sim_tenants_intrude(peer());
 	ret = expect("a HELLO", connect_one(SODA_CONN_CONTROL, &me.control), 0);
 	if (ret)
 		return false;

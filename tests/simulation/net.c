@@ -16,9 +16,14 @@
 #include "nodes.h"
 #include "fibers.h"
 #include "pool/pool.h"
+#include "transport/api/claim.h"
 #include "transport/api/transport_impl.h"
+#include "transport/listen/prove.h"
+#include "transport/stream/stream.h"
+#include "trust/identity.h"
 
 enum { ANSWERS = 256, WORKERS = 4 };
+static const uint64_t HELLO_NS = 5 * SIM_S; /* in which strangers say who they are */
 
 enum kind { REQUEST, ANSWER, END };
 
@@ -80,6 +85,7 @@ struct pipe {
 	int error;		/* the client knows that it has ended */
 	struct soda_peer *peer; /* NULL: the server has none, or has no more */
 	struct soda_wire_hello hello;
+	uint8_t said[SODA_WIRE_HELLO_BYTES]; /* that, as it travels */
 };
 
 struct sim_conn {
@@ -102,6 +108,7 @@ struct soda_listener {
 	enum sim_process process;
 	const struct soda_service *ops;
 	void *svc;
+	const struct soda_guard *guard; /* who must prove who they are; NULL: nobody */
 	char address[64];
 	bool accepting, stopping;
 	unsigned workers_n;
@@ -120,7 +127,7 @@ static struct {
 	unsigned refuse_reads;
 } net = { .delay = 10 * SIM_US };
 
-bool sim_net_local, sim_net_keeps;
+bool sim_net_local, sim_net_keeps, sim_net_ports;
 struct sim_net_who sim_net_who[SIM_PROCESSES] = { [SIM_HOST].user = 1000 };
 
 static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",   "server",
@@ -130,6 +137,14 @@ static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",   
 const char *sim_net_name(enum sim_process p)
 {
 	return names[p];
+}
+
+const char *sim_net_address(enum sim_process p)
+{
+	static char texts[SIM_PROCESSES][32];
+
+	snprintf(texts[p], sizeof(texts[p]), "sim://%s%s", names[p], sim_net_ports ? ":1" : "");
+	return texts[p];
 }
 
 void sim_net_delay(uint64_t ns, uint64_t jitter_ns)
@@ -596,8 +611,10 @@ static const struct soda_conn_ops data_ops = {
 
 static enum sim_process called(const char *name)
 {
+	size_t bytes = strcspn(name, ":");
+
 	for (int p = 0; p < SIM_PROCESSES; p++)
-		if (!strcmp(name, names[p]))
+		if (strlen(names[p]) == bytes && !memcmp(name, names[p], bytes))
 			return (enum sim_process)p;
 	sim_fail("there is no sim://%s", name);
 }
@@ -606,13 +623,10 @@ static enum sim_process called(const char *name)
 static enum sim_process behind(const struct soda_wire_hello *hello)
 {
 	uint16_t tag = soda_wire_member_tag(hello);
-	char address[32];
 
-	for (enum sim_process p = SIM_SERVER; tag && p < SIM_PROCESSES; p++) {
-		snprintf(address, sizeof(address), "sim://%s", names[p]);
-		if (soda_members_hash(address) == tag)
+	for (enum sim_process p = SIM_SERVER; tag && p < SIM_PROCESSES; p++)
+		if (soda_members_hash(sim_net_address(p)) == tag)
 			return p;
-	}
 	return SIM_SERVER;
 }
 
@@ -673,14 +687,94 @@ static void forget_ended(void)
 	}
 }
 
+/* Says one thing more, and waits for the answer; NULL: *err_p. */
+static struct message *exchange(struct pipe *p, enum soda_msg type, const void *said, size_t bytes,
+				uint64_t deadline, int *err_p)
+{
+	struct message *m = new_message(REQUEST, said, bytes);
+
+	m->type = type;
+	send_message(p, false, m);
+	return await(p, deadline, "the answer to a proof", err_p);
+}
+
+/* Every other connection does as verbs do: no tenant's name, and shorter macs. */
+static bool is_brief(const struct pipe *p)
+{
+	return p->number % 2;
+}
+
+/* The proof of transport/api/claim.h. The welcome, or a refusal; NULL: *err_p. */
+static struct message *prove(struct pipe *p, struct soda_claim *c, uint64_t deadline, int *err_p)
+{
+	uint8_t hello[SODA_WIRE_HELLO_BYTES], asked[SODA_WIRE_ASK_BYTES];
+	uint8_t said[SODA_WIRE_PROOF_BYTES];
+	struct soda_wire_proof proof;
+	struct message *m;
+
+	*err_p = soda_claim_ask(c, !is_brief(p), hello, asked);
+	m = *err_p ? NULL : exchange(p, SODA_MSG_ASK, asked, sizeof(asked), deadline, err_p);
+	if (!m || m->type == SODA_MSG_REFUSED)
+		return m;
+	*err_p = m->type == SODA_MSG_CHALLENGE ? soda_claim_check(c, m->data)
+					       : soda_claim_unasked(c);
+	free_message(m);
+	if (!*err_p)
+		*err_p = soda_claim_prove(c, &proof);
+	soda_wire_put_proof(said, &proof);
+	return *err_p ? NULL : exchange(p, SODA_MSG_PROOF, said, sizeof(said), deadline, err_p);
+}
+
+/* c: NULL: nothing is proved. */
+static int take_welcome(const struct message *m, const struct soda_claim *c,
+			struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	if (m->type == SODA_MSG_REFUSED) {
+		soda_why_set(why, "%.*s", (int)m->bytes, m->data ? (char *)m->data : "");
+		return -soda_status_to_errno((unsigned)m->status);
+	}
+	if (c)
+		return soda_claim_welcome(c, m->data, m->data + SODA_WIRE_WELCOME_BYTES, welcome_p);
+	if (soda_wire_get_welcome(m->data, m->bytes, welcome_p))
+		sim_fail("a welcome does not survive its wire format");
+	return 0;
+}
+
+/* HELLO has been said. 0, or why nobody is welcome. */
+static int introduce(struct pipe *p, const char *rest, const struct soda_wire_hello *hello,
+		     const struct soda_conn_options *opt, struct soda_wire_welcome *welcome_p,
+		     struct soda_why *why)
+{
+	bool proves = opt->identity && opt->identity->proves;
+	struct soda_claim c;
+	struct message *m = NULL;
+	int ret = reach(p, p->welcome_by);
+
+	soda_why_set(why, "no answer from sim://%s", rest);
+	if (!ret && proves)
+		ret = soda_claim_begin(&c, opt->identity, hello, opt->client_key, opt->token, NULL,
+				       rest, why);
+	if (!ret)
+		m = proves ? prove(p, &c, p->welcome_by, &ret)
+			   : await(p, p->welcome_by, "the welcome", &ret);
+	sim_note("connection %u to %s, kind %d, epoch %llu: %d", p->number, rest, opt->kind,
+		 (unsigned long long)hello->epoch, m ? m->status : ret);
+	if (m)
+		ret = take_welcome(m, proves ? &c : NULL, welcome_p, why);
+	if (ret)
+		p->error = -ECONNABORTED;
+	if (ret && p->peer && !(m && m->type == SODA_MSG_REFUSED)) /* which ends it itself */
+		send_end(p, false);
+	if (m)
+		free_message(m);
+	return ret;
+}
+
 static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 		       const struct soda_conn_options *opt, struct soda_conn **conn_p,
 		       struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
-	uint64_t deadline = sim_now() + (uint64_t)opt->timeout_ms * SIM_MS;
 	struct pipe *p = calloc(1, sizeof(*p));
-	uint8_t text[SODA_WIRE_HELLO_BYTES];
-	struct message *m;
 	struct sim_conn *c;
 	int ret;
 
@@ -690,34 +784,16 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	p->to = called(rest);
 	p->number = ++net.number;
 	p->conn_kind = opt->kind;
-	p->welcome_by = deadline;
+	p->welcome_by = sim_now() + (uint64_t)opt->timeout_ms * SIM_MS;
 	queue_init(&p->asked);
 	queue_init(&p->answered);
-	soda_wire_put_hello(text, hello);
-	if (soda_wire_get_hello(text, sizeof(text), &p->hello))
+	soda_wire_put_hello(p->said, hello);
+	if (soda_wire_get_hello(p->said, sizeof(p->said), &p->hello))
 		sim_fail("a HELLO does not survive its wire format");
 	forget_ended();
 	p->next = net.pipes;
 	net.pipes = p;
-	ret = reach(p, deadline);
-	m = ret ? NULL : await(p, deadline, "the welcome", &ret);
-	sim_note("connection %u to %s, kind %d, epoch %llu: %d", p->number, rest, opt->kind,
-		 (unsigned long long)hello->epoch, m ? m->status : ret);
-	if (!m) {
-		p->error = -ECONNABORTED;
-		if (p->peer)
-			send_end(p, false);
-		soda_why_set(why, "no answer from sim://%s", rest);
-		return ret;
-	}
-	if (m->type == SODA_MSG_REFUSED) {
-		ret = -soda_status_to_errno((unsigned)m->status);
-		soda_why_set(why, "%.*s", (int)m->bytes, m->data ? (char *)m->data : "");
-		p->error = -ECONNABORTED;
-	} else if (soda_wire_get_welcome(m->data, m->bytes, welcome_p)) {
-		sim_fail("a welcome does not survive its wire format");
-	}
-	free_message(m);
+	ret = introduce(p, rest, hello, opt, welcome_p, why);
 	if (ret)
 		return ret;
 	if (p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL && is_session(hello))
@@ -754,12 +830,18 @@ static void refuse(struct pipe *p, int err, const struct soda_why *why)
 	answer_call(p, SODA_MSG_REFUSED, err, why->text, strlen(why->text), -1);
 }
 
-static void welcome(struct pipe *p, const struct soda_wire_welcome *w)
+/* proved: NULL: nothing. */
+static void welcome(struct pipe *p, struct soda_wire_welcome *w, const struct soda_proved *proved)
 {
-	uint8_t text[SODA_WIRE_WELCOME_BYTES];
+	uint8_t text[SODA_WIRE_WELCOME_BYTES + SODA_WIRE_MAC_BYTES];
+	size_t bytes = proved ? sizeof(text) : SODA_WIRE_WELCOME_BYTES;
 
+	if (proved)
+		w->version = SODA_WIRE_VERSION_PROVED;
 	soda_wire_put_welcome(text, w);
-	answer_call(p, SODA_MSG_OK, 0, text, sizeof(text), -1);
+	if (proved)
+		soda_welcome_mac(proved->key, text, text + SODA_WIRE_WELCOME_BYTES);
+	answer_call(p, SODA_MSG_OK, 0, text, bytes, -1);
 }
 
 static void remove_peer(struct soda_peer *peer)
@@ -773,6 +855,87 @@ static void remove_peer(struct soda_peer *peer)
 	sim_wake(net.listening[p->to], SIM_FIBERS);
 }
 
+/* What comes next; NULL: the connection ends, or nothing comes until then. */
+static struct message *hear(struct pipe *p, uint64_t deadline, const char *what)
+{
+	for (;;) {
+		struct message *m = peek(p, &p->asked);
+
+		if (p->peer->closing || (m && m->kind == END) || sim_now() >= deadline)
+			return NULL;
+		if (m)
+			return take(&p->asked);
+		sim_wait(&p->peer, deadline, what);
+	}
+}
+
+static int hear_ask(struct pipe *p, struct soda_prover *prover, uint64_t deadline,
+		    struct soda_prover_why *why)
+{
+	struct message *m = hear(p, deadline, "who it is");
+	uint8_t challenge[SODA_WIRE_CHALLENGE_BYTES];
+	struct soda_wire_ask ask = { .tenant = "" };
+	int ret;
+
+	if (!m)
+		return -ECONNRESET;
+	if (is_brief(p)) {
+		memcpy(ask.nonce, m->data, sizeof(ask.nonce));
+		memcpy(ask.key_id, m->data + sizeof(ask.nonce), sizeof(ask.key_id));
+	} else if (soda_wire_get_ask(m->data, (uint32_t)m->bytes, &ask)) {
+		sim_fail("an ASK does not survive its wire format");
+	}
+	free_message(m);
+	ret = soda_prover_ask(prover, &ask, NULL, challenge, why);
+	if (!ret)
+		answer_call(p, SODA_MSG_CHALLENGE, 0, challenge, sizeof(challenge), -1);
+	return ret;
+}
+
+static int hear_proof(struct pipe *p, struct soda_prover *prover, uint64_t deadline,
+		      struct soda_prover_why *why)
+{
+	struct message *m = hear(p, deadline, "a proof");
+	size_t bytes = is_brief(p) ? sizeof(((struct soda_wire_brief *)NULL)->proof.mac)
+				   : SODA_WIRE_MAC_BYTES;
+	struct soda_wire_proof proof;
+
+	if (!m)
+		return -ECONNRESET;
+	if (soda_wire_get_proof(m->data, (uint32_t)m->bytes, &proof))
+		sim_fail("a PROOF does not survive its wire format");
+	free_message(m);
+	memset(proof.mac + bytes, 0, sizeof(proof.mac) - bytes);
+	memset(proof.session + bytes, 0, sizeof(proof.session) - bytes);
+	return soda_prover_proof(prover, &proof, bytes, why);
+}
+
+/* Whoever connects proves it, where there are tenants. 0: *prover_p is NULL where there are none.
+ */
+static int let_prove(struct pipe *p, struct soda_prover **prover_p, struct soda_why *why)
+{
+	struct soda_listener *l = p->peer->listener;
+	struct soda_prover_why said = { "", "" };
+	uint64_t deadline = sim_now() + HELLO_NS;
+	int ret;
+
+	*prover_p = NULL;
+	if (p->hello.version != (l->guard ? SODA_WIRE_VERSION_PROVED : SODA_WIRE_VERSION)) {
+		soda_why_set(why, "another version of the protocol");
+		return l->guard ? -EACCES : -EPROTONOSUPPORT;
+	}
+	if (!l->guard)
+		return 0;
+	*prover_p = soda_prover_begin(l->guard, p->said);
+	ret = hear_ask(p, *prover_p, deadline, &said);
+	if (!ret)
+		ret = hear_proof(p, *prover_p, deadline, &said);
+	soda_why_set(why, "%s", said.peer);
+	if (ret && l->ops->rejected)
+		l->ops->rejected(l->svc, "sim", *said.log ? said.log : "closed within its proof");
+	return ret;
+}
+
 static int say_hello(struct pipe *p)
 {
 	const struct soda_service *ops = p->peer->listener->ops;
@@ -783,35 +946,26 @@ static int say_hello(struct pipe *p)
 	struct soda_peer_info info = { .address = "sim",
 				       .uid = user,
 				       .gid = user,
-				       .pid = who->pid ? who->pid : 4711,
+				       .pid = who->pid ? who->pid : SIM_NET_PID,
 				       .local = p->to >= SIM_SERVER
 							? sim_net_local && p->from != SIM_AGENT
 							: sim_host_shares && !who->far };
+	struct soda_prover *prover;
 	struct soda_why why = { "" };
-	int ret = ops->hello(p->peer->listener->svc, p->peer, &p->hello, &info, &w,
-			     &p->peer->client, &why);
+	int ret = let_prove(p, &prover, &why);
 
+	info.proved = prover ? soda_prover_proved(prover) : NULL;
+	if (!ret)
+		ret = ops->hello(p->peer->listener->svc, p->peer, &p->hello, &info, &w,
+				 &p->peer->client, &why);
 	sim_note("HELLO on connection %u, kind %d, epoch %llu: %d %s", p->number, p->conn_kind,
 		 (unsigned long long)p->hello.epoch, ret, ret ? why.text : "");
 	if (ret < 0)
 		refuse(p, ret, &why);
 	else
-		welcome(p, &w);
+		welcome(p, &w, info.proved);
+	soda_prover_end(prover);
 	return ret;
-}
-
-/* The next call; NULL: the connection ends. */
-static struct message *next_call(struct pipe *p)
-{
-	for (;;) {
-		struct message *m = peek(p, &p->asked);
-
-		if (p->peer->closing || (m && m->kind == END))
-			return NULL;
-		if (m)
-			return take(&p->asked);
-		sim_wait(&p->peer, SIM_NEVER, "a call");
-	}
 }
 
 static void *control_main(void *arg)
@@ -825,7 +979,7 @@ static void *control_main(void *arg)
 		remove_peer(peer);
 		return NULL;
 	}
-	while ((m = next_call(p))) {
+	while ((m = hear(p, SIM_NEVER, "a call"))) {
 		uint8_t *body = malloc(SODA_WIRE_MAX_CONTROL);
 		struct soda_reply reply = { .body = body, .share = { .fd = -1 } };
 		bool shares = sim_host_shares && !sim_net_who[p->from].far &&
@@ -1109,8 +1263,9 @@ static int sim_listen(const char *rest, const struct soda_service *ops, void *sv
 	l->process = called(rest);
 	l->ops = ops;
 	l->svc = svc;
+	l->guard = opt->guard;
 	l->workers_n = opt->workers < WORKERS ? opt->workers : WORKERS;
-	snprintf(l->address, sizeof(l->address), "sim://%s", rest);
+	snprintf(l->address, sizeof(l->address), "%s", sim_net_address(l->process));
 	net.listening[l->process] = l;
 	*listener_p = l;
 	return 0;
@@ -1378,12 +1533,23 @@ void sim_net_continue(enum sim_process p)
 }
 
 /* The names that transport.c has in its table. */
-const struct soda_transport soda_tp_tcp = { .prefix = "sim://",
-					    .connect = sim_connect,
-					    .listen = sim_listen };
+const struct soda_transport soda_tp_tcp = {
+	.prefix = "sim://", .proves = true, .connect = sim_connect, .listen = sim_listen
+};
 const struct soda_transport soda_tp_shm = { .prefix = "shm://" };
 const struct soda_transport soda_tp_verbs = { .prefix = "verbs://" };
 const struct soda_transport soda_tp_fault = { .prefix = "fault+" };
+
+/* Messages here are whole, and handed over as such. */
+ssize_t soda_stream_send_once(struct soda_byte_stream s, struct iovec *iov, int n, int pass_fd)
+{
+	sim_fail("the simulation has no sockets");
+}
+
+ssize_t soda_stream_recv_once(struct soda_byte_stream s, void *buf, size_t bytes, int *passed_fd_p)
+{
+	sim_fail("the simulation has no sockets");
+}
 
 int soda_nic_node_of_socket(int fd, char name[SODA_DEVICE_NAME])
 {

@@ -2,7 +2,7 @@
 /*
  * The network: the project's transport contract with queues in memory, on both sides.
  *
- *   sim://agent, sim://server, sim://server2, ...    addresses
+ *   sim://agent, sim://server, sim://server2, ...    addresses; sim://agent:1 are the same
  *
  * A connection is two queues, each in order; two connections know nothing of each other's, so
  * that what travels on one overtakes the other. What is under way when a connection ends may
@@ -31,6 +31,7 @@ extern bool sim_net_local;
 extern bool sim_net_keeps;
 
 /* What the kernel says of those who connect. */
+enum { SIM_NET_PID = 4711 }; /* of whom nothing else is said */
 struct sim_net_who {
 	unsigned user; /* 0: as whom the HELLO says */
 	int pid;
@@ -63,8 +64,10 @@ void sim_net_kill(enum sim_process p, bool silently);
 void sim_net_check(void);
 /* The process goes on after a stop. */
 void sim_net_continue(enum sim_process p);
-/* As in its address. */
+/* Addresses have ports, before which the server's name is; else all are "localhost" to tenants. */
+extern bool sim_net_ports;
 const char *sim_net_name(enum sim_process p);
+const char *sim_net_address(enum sim_process p);
 /* What the host was told when its last control connection to the server was welcomed. */
 struct sim_welcomed {
 	uint64_t instance, client; /* of the server */

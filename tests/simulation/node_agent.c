@@ -2,10 +2,13 @@
 /* The DPU agent, as its main.c puts it together. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "dpu_agent/life/agent.h"
+#include "dpu_agent/session/tenants.h"
 #include "fibers.h"
+#include "net.h"
 #include "nodes.h"
 
 static struct soda_dpu dpu;
@@ -49,14 +52,18 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	opt.seal_state = (char *)(uintptr_t)s->seal_state;
 	if (s->seal)
 		opt.seal_keep_ms = (uint32_t)s->seal_keep_ms;
+	opt.tenants = (char *)(uintptr_t)s->tenants;
+	opt.key_file = (char *)(uintptr_t)s->key_file;
 	opt.move_bytes = s->move;
 	if (s->source)
 		soda_source_ops = *s->source;
 	opt.daemon.allow_other = s->store || s->move; /* its clients are then of its machine */
 	if (s->policy)
 		opt.policy = (char *)(uintptr_t)s->policy;
+	how.guard = s->tenants ? &dpu.tenants.guard : NULL;
 	if (soda_dpu_start(&dpu, &opt) ||
-	    soda_listener_open("sim://agent", &soda_dpu_service, &dpu, &how, &listener, &why) ||
+	    soda_listener_open(sim_net_address(SIM_AGENT), &soda_dpu_service, &dpu, &how, &listener,
+			       &why) ||
 	    soda_listener_start(listener))
 		sim_fail("the agent cannot start: %s", why.text);
 }
@@ -95,17 +102,11 @@ bool sim_agent_forced(uint64_t *forced_p)
 	return known;
 }
 
-/* The first word of a mutex is who holds it (seams.c). */
-static bool is_free(const pthread_mutex_t *lock)
-{
-	return !*(const uint32_t *)(const void *)lock;
-}
-
 bool sim_agent_movement(struct sim_agent_movement *out)
 {
 	struct soda_movement *m = &dpu.movement;
 
-	if (ending || !is_free(&m->lock) || !is_free(&m->buffers.lock))
+	if (ending || !sim_lock_is_free(&m->lock) || !sim_lock_is_free(&m->buffers.lock))
 		return false;
 	sim_hold(true);
 	*out = (struct sim_agent_movement){ .reserved = m->buffers.reserved,
@@ -119,6 +120,24 @@ bool sim_agent_movement(struct sim_agent_movement *out)
 		out->idle = out->idle && !m->getters[i].client;
 	sim_hold(false);
 	return true;
+}
+
+static void end_tenant(void *arg, struct soda_tenant *tenant)
+{
+	soda_sessions_end_tenant(arg, tenant);
+}
+
+void sim_agent_reload(void)
+{
+	soda_tenants_reload(&dpu.tenants, end_tenant, &dpu.sessions);
+}
+
+uint64_t sim_agent_used(const char *tenant)
+{
+	for (struct soda_tenant *t = dpu.tenants.list; t; t = t->next)
+		if (!strcmp(t->name, tenant))
+			return soda_agent_tenant(t)->used;
+	return 0;
 }
 
 void sim_agent_end(void)

@@ -778,6 +778,14 @@ size_t sim_host_stats(char *text, size_t room)
 	return soda_stats_json(text, room);
 }
 
+bool sim_host_token(uint8_t token[SODA_WIRE_TOKEN_BYTES])
+{
+	const struct soda_client_token *t = &soda_agent.links[0].server.token;
+
+	memcpy(token, t->bytes, SODA_WIRE_TOKEN_BYTES);
+	return t->number;
+}
+
 uint32_t sim_host_reconnects(void)
 {
 	return soda_agent.reconnects;

@@ -6,12 +6,19 @@
 #ifndef SODA_SIM_NODES_H
 #define SODA_SIM_NODES_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "fibers.h"
+
+/* Whether no thread has it. The first word of a mutex is who holds it (seams.c). */
+static inline bool sim_lock_is_free(const pthread_mutex_t *lock)
+{
+	return !*(const uint32_t *)(const void *)lock;
+}
 
 /* The host agent, and its pages. */
 
@@ -109,6 +116,8 @@ void sim_host_check(bool quiet);
 /* Its statistics as `soda stat` shows them; how long they are. */
 size_t sim_host_stats(char *text, size_t room);
 uint32_t sim_host_reconnects(void);
+/* By which the next agent is to be the host's client on the first server. false: it has none. */
+bool sim_host_token(uint8_t token[16]);
 
 /* What the host believes of those it speaks with. */
 struct sim_belief {
@@ -122,8 +131,9 @@ struct sim_belief sim_host_believes(enum sim_process server);
 struct sim_server_settings {
 	uint64_t capacity, quota;
 	uint32_t grace_ms, max_clients, workers;
-	bool files; /* it exports the disk */
-	bool local; /* its clients are users of its machine, each with permissions of their own */
+	bool files;   /* it exports the disk */
+	bool local;   /* its clients are users of its machine, each with permissions of their own */
+	bool tenants; /* it has some, of the file that trust/tenants.h names */
 };
 
 /* Each server of a pool is an object of its own, linked of the same program. */
@@ -133,11 +143,20 @@ struct sim_server {
 	void (*end)(void);
 	/* Whether it is this instance, and has not forgotten the client. */
 	bool (*knows)(uint64_t instance, uint64_t client);
+	/* The client has a token by which the next agent could be it. */
+	bool (*has_token)(uint64_t client);
 	/* A page of the client's region; NULL: it has no such region. */
 	const void *(*page)(uint64_t client, uint16_t region, uint64_t offset);
 	uint64_t (*used)(void);
 	/* What it has is to move to others; or may stay (`soda pool drain`). */
 	void (*drain)(bool away);
+	/* SIGHUP: it reads the file of its tenants again. */
+	void (*reload)(void);
+	/*
+	 * What is charged to one of its tenants; no point.  quota: the most that it ever had, or 0:
+	 * what accounts must add up to is looked at, too.
+	 */
+	uint64_t (*used_by)(const char *tenant, uint64_t quota);
 };
 
 extern const struct sim_server sim_server_node, sim_server2_node, sim_server3_node,
@@ -158,6 +177,8 @@ struct sim_agent_settings {
 	const char *seal_key;	/* of files, which are sealed then */
 	const char *seal_state; /* where its keys stay when it is gone; NULL: nowhere */
 	uint64_t seal_keep_ms;
+	const char *tenants;		      /* the file of its programs; NULL: all may connect */
+	const char *key_file;		      /* who it is to the servers; NULL: nobody */
 	uint64_t store;			      /* bytes for the node's store; 0: none */
 	uint64_t move;			      /* bytes for movement; 0: none */
 	const struct soda_source_ops *source; /* how it reads programs' memory then */
@@ -165,6 +186,9 @@ struct sim_agent_settings {
 
 void sim_agent_boot(const struct sim_agent_settings *s);
 void sim_agent_end(void);
+void sim_agent_reload(void);
+/* What is charged to one of its tenants. */
+uint64_t sim_agent_used(const char *tenant);
 /* What its movement has; no point. False: it changes just now, or the agent ends. */
 struct sim_agent_movement {
 	uint64_t reserved, named, list_bytes; /* named: bytes of the buffers that have a name */

@@ -5,6 +5,7 @@
 #include "net.h"
 #include "pool/erasure.h"
 #include "sealing/state.h"
+#include "trust/tenants.h"
 #include "world.h"
 
 struct sim_plan plan;
@@ -154,6 +155,34 @@ static void offer_agent_sealing(uint64_t seed)
 		s->seal_key = SIM_DISK_KEY;
 }
 
+/*
+ * In a part of the seeds daemons have tenants: the servers, an agent, or both; with dice of their
+ * own, too.
+ */
+static void offer_tenants(uint64_t seed)
+{
+	uint64_t dice = dice_of(seed, 0x54656e616e74);
+	struct sim_agent_settings *s = &plan.agent_settings;
+
+	if (dice % 100 >= 30)
+		return;
+	/* without both an agent's death costs what its programs have, on all servers at once */
+	plan.server.tenants = !plan.agent || plan.mirrored || dice / 100 % 100 < 80;
+	if (plan.agent && (!plan.server.tenants || plan.mirrored || dice / 10000 % 100 < 75))
+		s->tenants = sim_tenants_file(SIM_AGENT);
+	if (plan.server.tenants && plan.agent)
+		s->key_file = SIM_TENANT_KEY_AGENT;
+	if (plan.agent) { /* a program that no agent knows any more stays a client for a while */
+		plan.server.max_clients = 1000;
+		plan.server.capacity += 64ull << 20;
+	}
+	sim_net_ports = true;
+	plan.same_tenant = dice / 1000000 % 100 < 30;
+	plan.other_files = dice / 1000000 % 10 < 5;
+	if (dice / 100000000 % 100 < 40 && !plan.mirrored)
+		plan.tenant_quota = 12ull << 20;
+}
+
 /* sim_run has begun: the seed decides. */
 void sim_plan_make(uint64_t seed)
 {
@@ -213,6 +242,7 @@ void sim_plan_make(uint64_t seed)
 	offer_sealing(seed);
 	offer_sealed_files(seed);
 	offer_agent_sealing(seed);
+	offer_tenants(seed);
 }
 
 void sim_plan_print(void)
@@ -236,6 +266,12 @@ void sim_plan_print(void)
 			 plan.agent_settings.seal_state ? ", and the next one finds its keys" : "");
 	if (plan.sealed_files)
 		sim_note("plan: there are sealed files");
+	if (plan.server.tenants || plan.agent_settings.tenants)
+		sim_note("plan: tenants of%s%s%s%s%s", plan.server.tenants ? " the servers" : "",
+			 plan.agent_settings.tenants ? " the agent" : "",
+			 plan.tenant_quota ? ", with a quota" : "",
+			 plan.same_tenant ? ", the other client is the application's" : "",
+			 plan.other_files ? "" : ", and no directory");
 	if (plan.agent_settings.store)
 		sim_note("plan: a store of %llu chunks%s",
 			 (unsigned long long)plan.agent_settings.store / plan.chunk_bytes,

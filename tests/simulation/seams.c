@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "disk.h"
+#include "net.h"
 #include "nodes.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -292,6 +293,13 @@ int sim_epoll_wait(int epoll, struct epoll_event *events, int max, int timeout_m
 	return n;
 }
 
+/* Processes: the application, and whoever else connects without another number, lives. */
+int sim_send_signal(pid_t pid, int number)
+{
+	errno = ESRCH;
+	return pid == SIM_NET_PID ? 0 : -1;
+}
+
 /* Time */
 
 int sim_clock_gettime(clockid_t clock, struct timespec *ts)
@@ -301,6 +309,11 @@ int sim_clock_gettime(clockid_t clock, struct timespec *ts)
 	ts->tv_sec = (time_t)(sim_now() / SIM_S);
 	ts->tv_nsec = (long)(sim_now() % SIM_S);
 	return 0;
+}
+
+time_t sim_time(time_t *out)
+{
+	return (time_t)(sim_now() / SIM_S);
 }
 
 static uint64_t nanoseconds(const struct timespec *ts)

@@ -9,9 +9,11 @@
 
 #include "base/log.h"
 #include "disk.h"
+#include "net.h"
 #include "sealing/sealing.h"
 #include "sealing/state.h"
 #include "soda.h"
+#include "trust/tenants.h"
 #include "world.h"
 
 static char keys; /* who wants an object */
@@ -584,6 +586,7 @@ void *sim_work_main(void *thread)
 		step();
 		sim_host_check(false);
 		sim_agent_check();
+		sim_tenants_check();
 		if (plan.mirrored)
 			sim_copies_check_some();
 	}
@@ -621,6 +624,27 @@ static void await_no_state(void)
 			 sim_state_files());
 }
 
+static uint64_t charged(void)
+{
+	uint64_t sum = 0;
+
+	for (enum sim_process p = SIM_AGENT; p < SIM_SERVER + plan.servers; p++)
+		if (sim_tenants_has(p))
+			sum += p == SIM_AGENT ? sim_agent_used("host")
+					      : sim_server(p)->used_by("host", 0);
+	return sum;
+}
+
+/* As all is freed, nothing is charged to anybody; an agent hears of that last. */
+static void await_accounts(void)
+{
+	for (int i = 0; charged() && i < 100; i++)
+		sim_sleep(SIM_S, "nothing to be charged");
+	if (charged())
+		sim_fail("LEAK: nobody has anything, and to its tenant %llu bytes are charged",
+			 (unsigned long long)charged());
+}
+
 /* The end of the application; what it had on the server is freed, now or after its patience. */
 static void leave(void)
 {
@@ -638,6 +662,7 @@ static void leave(void)
 		sim_fail("LEAK: nobody has anything, and a server has %llu bytes in use",
 			 (unsigned long long)used_most());
 	await_no_state();
+	await_accounts();
 }
 
 static void *neighbour_end(void *arg)
@@ -649,22 +674,44 @@ static void *neighbour_end(void *arg)
 /* With what the server adds to it. */
 static bool has_room(const struct sim_object *o)
 {
-	return !o->flags && !plan.server.quota &&
+	return !o->flags && !plan.server.quota && !plan.tenant_quota &&
 	       used_most() + o->bytes + (2u << 20) <= plan.server.capacity;
+}
+
+/* A client that no agent knows any more has its files until the server gives it up. */
+static uint64_t seconds_of_patience(void)
+{
+	return 90 + (SIM_NET_SILENCE_NS + plan.server.grace_ms * SIM_MS) / SIM_S;
 }
 
 /* What was refused in bad times is asked for again. */
 static void await_places(void)
 {
+	uint64_t patience = seconds_of_patience();
+
 	for (int i = 0; i < SIM_OBJECTS; i++) {
 		struct sim_object *o = &sim_objects[i];
 
-		for (int s = 0; s < 90 && sim_model_abandoned(o); s++)
+		for (uint64_t s = 0; s < patience && sim_model_abandoned(o); s++)
 			sim_sleep(SIM_S, "an object to be opened again");
 		if (sim_model_abandoned(o) && has_room(o))
 			sim_fail("BROKEN PROMISE: there is room for an object, and it has no place "
 				 "on the server");
 	}
+}
+
+/* WRITABLE: its server may have ended while it wrote the file back. NULL: soda_last_error() says
+ * why. */
+static char *open_again(int file, size_t *bytes_p)
+{
+	unsigned flags = SODA_WRITABLE | (plan.agent_settings.seal ? 0 : SODA_SEALED);
+	char *p = soda_alloc_file(files[file].name, 0, flags, bytes_p);
+
+	for (uint64_t s = 0; !p && errno == EBUSY && s < seconds_of_patience(); s++) {
+		sim_sleep(SIM_S, "a file to be let go of");
+		p = soda_alloc_file(files[file].name, 0, flags, bytes_p);
+	}
+	return p;
 }
 
 /* All is mended: sealed files that nobody has open can be opened, and read to their end. */
@@ -676,9 +723,7 @@ static void read_sealed(int file)
 
 	if (!bytes || files[file].writers || files[file].readers)
 		return;
-	/* WRITABLE: its server may have ended while it wrote the file back */
-	p = soda_alloc_file(files[file].name, 0,
-			    SODA_WRITABLE | (plan.agent_settings.seal ? 0 : SODA_SEALED), &got);
+	p = open_again(file, &got);
 	if (!p || got != bytes)
 		sim_fail("BROKEN PROMISE: sealed file %s cannot be opened any more: %s",
 			 files[file].name, p ? "another size" : soda_last_error());

@@ -8,6 +8,7 @@
  *   copies.c    what the servers of a pool must have of each object
  *   sealing/    what servers may have of sealed objects and files, and what they change of them
  *   neighbour.c another client, by the wire's contract
+ *   trust/      tenants: their keys, who changes them, and who has none
  *   fate.c      faults: when, which, how long
  */
 #ifndef SODA_SIM_WORLD_H
@@ -36,6 +37,10 @@ struct sim_plan {
 	const char *rebuild_rate;
 	unsigned sealed;   /* percent of the objects */
 	bool sealed_files; /* there are some, too */
+	/* Where a daemon has tenants (of its settings): */
+	uint64_t tenant_quota; /* the application's; 0: none */
+	bool other_files;      /* the other tenant may have files */
+	bool same_tenant;      /* the other client is the application's tenant */
 	uint32_t chunk_bytes, buffer_chunks, prefetch;
 	uint32_t connect_ms, fault_ms;
 	const char *evict;
@@ -142,6 +147,8 @@ struct sim_history {
 	bool killed;	       /* a server was, or ended */
 	bool drained;	       /* a server ended by itself: until then it opens nothing more */
 	uint64_t keys_lost_ns; /* an agent that sealed went then, with its keys */
+	bool removed;	       /* the application's tenant was, or its agent's, for a while */
+	uint64_t parted_ns;    /* the agent knew it no more then, and took leave of the servers */
 	/* Of copies: rebuilds that began, how many had when the last one ended, and that were
 	   complete; and the server of the last one. */
 	unsigned begun, ended, rebuilt;
