@@ -89,6 +89,8 @@ void soda_evict_ahead(struct soda_thread *t)
 
 void soda_evict_unstick(struct soda_thread *t)
 {
+	/* its instruction needs no more than these beside the chunk that it waits for */
+	soda_thread_trim(t, SODA_LAST_CHUNKS_MIN - 1);
 	soda_fetch_collect_idle(t);
 	if (!soda_threads_reap() && !atomic_load(&soda_agent.buffer.sending))
 		soda_threads_steal(t);

@@ -130,6 +130,39 @@ static void test_pin_beyond_the_buffer(void **state)
 	expect_passes(child_pin_too_much, NULL);
 }
 
+/* All is pinned that may be, and staging slots have the rest, but for the least of a thread. */
+static void child_pin_all(const void *arg)
+{
+	enum { SMALL = 4096, PAGES = 1024 };
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	volatile uint64_t *fam;
+	size_t n = 0;
+
+	cfg.server = world.address;
+	cfg.mode = *(const enum soda_mode *)arg;
+	cfg.chunk_bytes = SMALL;
+	cfg.buffer = "1M";
+	cfg.threads = 1;
+	cfg.prefetch_chunks = 64;
+	start(&cfg);
+	fam = alloc_checked(PAGES * SMALL);
+	for (size_t i = 0; i < PAGES; i++)
+		fam[i * SMALL / 8] = i;
+	while (!soda_advise((char *)(uintptr_t)fam + n * SMALL, SMALL, SODA_PIN))
+		n++;
+	CHECK(n > 100 && n < 256, "%zu are pinned", n);
+	for (size_t i = n; i < PAGES; i++)
+		CHECK_EQ(fam[i * SMALL / 8], i);
+}
+
+static void test_pin_all(void **state)
+{
+	static const enum soda_mode modes[] = { SODA_MODE_INLINE, SODA_MODE_HANDLER };
+
+	for (int i = 0; i < 2; i++)
+		expect_passes(child_pin_all, &modes[i]);
+}
+
 static void await_prefetched(uint64_t n)
 {
 	double end = now_seconds() + 5;
@@ -362,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_discard_zeroes_whole_chunks),
 		cmocka_unit_test(test_pin_holds_until_unpin),
 		cmocka_unit_test(test_pin_beyond_the_buffer),
+		cmocka_unit_test(test_pin_all),
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_prefetchv),
 		cmocka_unit_test(test_willneed),
