@@ -39,22 +39,14 @@ bool soda_fault_describe(struct soda_fault *f, const void *addr, bool store)
 	return true;
 }
 
-/* What staging slots and places for sealed chunks may have of so many. */
-static int64_t staging_of(int64_t limit)
-{
-	const struct soda_settings *s = &soda_agent.settings;
-	int64_t eighths = (s->prefetch_chunks ? 1 : 0) + (s->mode == SODA_MODE_HANDLER ? 1 : 0);
-
-	return eighths * limit / 8 + soda_sealing_slots_of(limit);
-}
-
 /* At least the four chunks that an unaligned instruction may touch; a gather may touch more. */
 uint32_t soda_fault_keep(void)
 {
 	int64_t limit = atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed);
 	int64_t pinned = atomic_load_explicit(&soda_agent.buffer.pinned, memory_order_relaxed);
 	uint32_t threads = soda_agent.settings.threads;
-	int64_t share = (limit - pinned - staging_of(limit)) / 4 / threads;
+	int64_t others = soda_channels_staging(limit) + soda_sealing_slots_of(limit);
+	int64_t share = (limit - pinned - others) / 4 / threads;
 
 	if (share > SODA_LAST_CHUNKS_MAX)
 		return SODA_LAST_CHUNKS_MAX;

@@ -51,11 +51,8 @@ int64_t soda_agent_minimum(uint32_t threads)
 
 int64_t soda_agent_unpinned(void)
 {
-	const struct soda_settings *s = &soda_agent.settings;
-	int64_t eighth = atomic_load(&soda_agent.buffer.limit) / 8;
-
-	return soda_agent_minimum(s->threads) + (s->prefetch_chunks ? eighth : 0) +
-	       (s->mode == SODA_MODE_HANDLER ? eighth : 0);
+	return soda_agent_minimum(soda_agent.settings.threads) +
+	       soda_channels_staging(atomic_load(&soda_agent.buffer.limit));
 }
 
 static int64_t wanted_limit(void)

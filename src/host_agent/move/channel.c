@@ -275,6 +275,14 @@ static void fit_ahead(struct soda_fetch_channel *ch, void *arg)
 		fit_slots(ch, *(uint32_t *)arg);
 }
 
+int64_t soda_channels_staging(int64_t limit)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	int64_t parts = (s->prefetch_chunks ? 1 : 0) + (s->mode == SODA_MODE_HANDLER ? 1 : 0);
+
+	return parts * (limit / 8);
+}
+
 void soda_channels_resize(int64_t limit)
 {
 	int64_t shares = soda_channels_pairs() * soda_members(), share;

@@ -59,6 +59,11 @@ void soda_channels_forget(void (*fn)(struct soda_conn *conn));
  * slots' credits from the buffer, or gives them back.
  */
 void soda_channels_resize(int64_t limit);
+/*
+ * How many chunks of a buffer of so many staging slots may have: an eighth to fetch ahead, and one
+ * for the handler's demands. AS.
+ */
+int64_t soda_channels_staging(int64_t limit);
 
 /*
  * Fetch a chunk that the caller has made FETCHING, with a credit.  Returns when the chunk is
