@@ -115,8 +115,9 @@ class Pair:
     def __init__(self, link, client, server):
         kind = wire.Kind(link.local)
         self.link, self.client, self.server = link, client, server
-        self.up = Way(self, client, server, wire.Stream(kind, True))
-        self.down = Way(self, server, client, wire.Stream(kind, False))
+        stream = wire.Opaque if link.opaque else wire.Stream
+        self.up = Way(self, client, server, stream(kind, True))
+        self.down = Way(self, server, client, stream(kind, False))
         self.up.stream.spoil = self.down.stream.spoil = self.spoil
 
     def spoil(self, head, what):
@@ -140,10 +141,10 @@ class Pair:
 
 
 class Link:
-    """An address that clients connect to, and the server behind it."""
+    """An address that clients connect to, and the server behind it.  opaque: what passes is not looked into."""
 
-    def __init__(self, proxy, listen, target):
-        self.proxy, self.target = proxy, target
+    def __init__(self, proxy, listen, target, opaque=False):
+        self.proxy, self.target, self.opaque = proxy, target, opaque
         self.held = self.refusing = False
         self.delay_s = 0.0
         self.trickle = 0
@@ -201,11 +202,11 @@ class Proxy:
         self.thread = threading.Thread(target=self.main, daemon=True)
         self.thread.start()
 
-    def link(self, listen, target):
+    def link(self, listen, target, opaque=False):
         made = []
 
         def make():
-            link = Link(self, listen, target)
+            link = Link(self, listen, target, opaque)
             self.links.append(link)
             self.selector.register(link.socket, selectors.EVENT_READ, link)
             made.append(link)

@@ -22,6 +22,17 @@ class Kind:
         self.kind = None    # CONTROL or DATA, from the HELLO
 
 
+class Opaque:
+    """A direction whose bytes pass as they are: by TLS, or with a proof of a key, there is nothing to be read."""
+
+    def __init__(self, kind, _):
+        self.kind = kind
+        self.spoil = None
+
+    def feed(self, data):
+        return [data]
+
+
 class Stream:
     def __init__(self, kind, to_server):
         self.kind = kind

@@ -420,6 +420,50 @@ static void test_agent_killed(void **state)
 		by_seed(child_agent, during_agent, 2);
 }
 
+/* An object that is asked for while the agent is away: nobody can say that there is no room. */
+static void child_alloc_away(const void *arg)
+{
+	char *p;
+
+	(void)arg;
+	start_load(1);
+	turn_pass();
+	CHECK(turn_await());
+	p = soda_alloc(BYTES / 8, 0);
+	CHECK(p);
+	memset(p, 1, BYTES / 8);
+	CHECK_EQ(soda_sync(p, BYTES / 8), 0);
+	soda_free(p);
+	verify_all();
+	turn_pass();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_alloc_away(const void *arg)
+{
+	(void)arg;
+	if (!turn_await())
+		return;
+	front_kill_some(&front, 0);
+	turn_pass();
+	sleep_ms(300);
+	front_restart(&front);
+	turn_await();
+}
+
+static void test_alloc_away(void **state)
+{
+	struct trial t = { .child = child_alloc_away, .during = during_alloc_away };
+	struct outcome out;
+
+	if (!getenv("SODA_TEST_POOL_AGENT"))
+		skip();
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool();
+}
+
 /*
  * What the program has sent, once for all copies, and with erasure codes once for parity, too:
  * through an agent, and through two in a row, once from the first to the second.  The last one
@@ -940,7 +984,8 @@ int main(void)
 		cmocka_unit_test(test_degraded),      cmocka_unit_test(test_shrunk),
 		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_spoilt),
 		cmocka_unit_test(test_spoilt_beyond), cmocka_unit_test(test_agent_killed),
-		cmocka_unit_test(test_part),	      cmocka_unit_test(test_sent_once),
+		cmocka_unit_test(test_alloc_away),    cmocka_unit_test(test_part),
+		cmocka_unit_test(test_sent_once),
 	};
 
 	/* nobody has another copy: what a server has is waited for, and lost with it */
