@@ -139,6 +139,13 @@ void soda_objects_end(void)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+enum {
+	/* where all members of a pool are away, how often they are looked at */
+	MEMBER_LOOK_MS = 20,
+	/* where too few are there, how long the others are waited for */
+	MEMBERS_RETURN_MS = 500,
+};
+
 /*
  * Where an object, or a slab, gets its addresses: from the chunk `first` on, which the caller has
  * found to be free, or, not `fixed`, where there is room; and with which redundancy it lies on the
@@ -555,13 +562,65 @@ static int create_slabs(struct site *site, uint64_t bytes, uint32_t flags,
 	return 0;
 }
 
-/* All of an anonymous object, in slabs, or nothing. */
+/* How often the members have lost their connections, in all. */
+static uint64_t members_breaks(void)
+{
+	uint64_t breaks = 0;
+
+	for (uint32_t i = 0; i < soda_members(); i++)
+		breaks += soda_server_breaks(&soda_agent.links[i].server);
+	return breaks;
+}
+
+static uint32_t members_up(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < soda_members(); i++)
+		n += soda_server_up(&soda_agent.links[i].server);
+	return n;
+}
+
+/* Where all members are away nobody can say what they have: wait for one. */
+static void await_any_member(uint64_t until)
+{
+	uint64_t now, moment;
+
+	for (now = soda_now_ns(); !members_up() && now < until; now = soda_now_ns()) {
+		moment = now + MEMBER_LOOK_MS * SODA_MS_NS;
+		soda_server_wait(&soda_agent.links[0].server, moment < until ? moment : until,
+				 NULL);
+	}
+}
+
+/*
+ * Whether more of them are up than there were.  Those of an agent that was started anew come back
+ * one after the other, so each gets a moment.
+ */
+static bool await_more_members(uint32_t were, uint64_t until)
+{
+	uint64_t moment = soda_now_ns() + MEMBERS_RETURN_MS * SODA_MS_NS;
+
+	if (were == soda_members())
+		return false;
+	for (uint32_t i = 0; i < soda_members(); i++)
+		soda_server_wait(&soda_agent.links[i].server, moment < until ? moment : until,
+				 NULL);
+	return members_up() > were;
+}
+
+/*
+ * All of an anonymous object, in slabs, or nothing.  What is refused while members are away, or
+ * lose their connections, is tried anew, as with one server, for the time of a fault.
+ */
 static int create_on_pool(struct site site, uint64_t bytes, uint32_t flags,
 			  struct soda_region **region_p, struct soda_why *why)
 {
+	uint64_t until = soda_now_ns() + soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
 	struct soda_region room = { .span = bytes }, *first = NULL;
 	struct soda_why ignored = { "" };
-	uint64_t placed;
+	uint64_t placed, breaks;
+	uint32_t were;
 	int ret;
 
 	ret = site.redundancy != SODA_REDUNDANCY_NONE ? soda_rebuild_start() : 0;
@@ -572,15 +631,22 @@ static int create_on_pool(struct site site, uint64_t bytes, uint32_t flags,
 	if (bytes > soda_agent.bytes || !soda_region_find_room(&room, site.of_heap))
 		return no_room(bytes, why);
 	site.fixed = true;
-	site.first = room.first;
-	ret = create_slabs(&site, bytes, flags, &first, &placed, why);
-	if (!ret) {
-		*region_p = first;
-		return 0;
-	}
-	explain_full(bytes, placed, site.redundancy, ret, why);
-	if (first)
-		soda_object_destroy(first, &ignored);
+	do {
+		site.first = room.first;
+		await_any_member(until);
+		breaks = members_breaks();
+		were = members_up();
+		first = NULL;
+		ret = create_slabs(&site, bytes, flags, &first, &placed, why);
+		if (!ret) {
+			*region_p = first;
+			return 0;
+		}
+		explain_full(bytes, placed, site.redundancy, ret, why);
+		if (first)
+			soda_object_destroy(first, &ignored);
+	} while (soda_now_ns() < until &&
+		 (breaks != members_breaks() || await_more_members(were, until)));
 	return ret;
 }
 
