@@ -9,12 +9,14 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BATCH 65536
 #define MEMORY_DEFAULT ((size_t)512 << 20)
 
 struct build {
 	const struct soda_graph_build *how;
+	const char *path; /* where the triple is made */
 	struct soda_graph_info info;
 	bool mirror;		       /* each edge is to come back reversed */
 	struct soda_graph_idmap *ids;  /* NULL: the source's ids are vertices */
@@ -219,11 +221,11 @@ static int fill_reversed(struct build *b, void *arg, struct soda_graph_error *er
 static int make_in(struct build *b, struct soda_graph_error *err)
 {
 	struct soda_graph_info out = b->info;
-	char *in = soda_graph_path(b->how->path, ".in");
-	int ret = in ? 0 : soda_graph_fail(err, ENOMEM, "%s: out of memory", b->how->path);
+	char *in = soda_graph_path(b->path, ".in");
+	int ret = in ? 0 : soda_graph_fail(err, ENOMEM, "%s: out of memory", b->path);
 
 	if (!ret)
-		ret = make_csr(b, in, fill_reversed, (void *)b->how->path, err);
+		ret = make_csr(b, in, fill_reversed, (void *)b->path, err);
 	if (!ret)
 		ret = soda_graph_info_write(in, &b->info, err);
 	b->info = out;
@@ -234,7 +236,7 @@ static int make_in(struct build *b, struct soda_graph_error *err)
 static int write_labels(struct build *b, const struct soda_graph_idmap *ids,
 			struct soda_graph_error *err)
 {
-	char *path = soda_graph_path(b->how->path, ".labels");
+	char *path = soda_graph_path(b->path, ".labels");
 	uint32_t *labels = malloc(ids->count * sizeof(*labels));
 	struct soda_graph_writer w = { 0 };
 	int ret = path && labels ? 0
@@ -275,32 +277,71 @@ static int number_vertices(struct build *b, struct soda_graph_source *source,
 	return b->info.labelled ? write_labels(b, ids, err) : 0;
 }
 
+static unsigned parts(const struct build *b)
+{
+	return SODA_GRAPH_PART_OUT | (b->info.labelled ? SODA_GRAPH_PART_LABELS : 0u) |
+	       (b->info.symmetric ? 0u : SODA_GRAPH_PART_IN);
+}
+
+/* Make the triple b->path, and move it to its place. */
+static int make_triple(struct build *b, struct soda_graph_source *source,
+		       struct soda_graph_error *err)
+{
+	struct soda_graph_idmap ids = { 0 };
+	int ret = number_vertices(b, source, &ids, err);
+
+	if (!ret) /* now it is known whether there are labels */
+		ret = soda_graph_triple_check_free(b->how->path, parts(b), err);
+	if (!ret)
+		ret = make_csr(b, b->path, fill_from_source, source, err);
+	if (!ret)
+		ret = soda_graph_info_write(b->path, &b->info, err);
+	if (!ret && !b->info.symmetric)
+		ret = make_in(b, err);
+	if (!ret)
+		ret = soda_graph_triple_move(b->path, b->how->path, parts(b), err);
+	soda_graph_idmap_destroy(&ids);
+	return ret;
+}
+
+static int make_in_folder(struct build *b, struct soda_graph_source *source,
+			  struct soda_graph_error *err)
+{
+	char *folder = NULL, *path;
+	int ret = soda_graph_folder_make(b->how->path, &folder, err);
+
+	if (ret)
+		return ret;
+	path = soda_graph_path(folder, "/graph");
+	b->path = path;
+	ret = path ? make_triple(b, source, err)
+		   : soda_graph_fail(err, ENOMEM, "%s: out of memory", folder);
+	if (path)
+		soda_graph_triple_remove(path);
+	rmdir(folder);
+	free(path);
+	free(folder);
+	return ret;
+}
+
 int soda_graph_build(struct soda_graph_source *source, const struct soda_graph_build *build,
 		     struct soda_graph_info *info_p, struct soda_graph_error *err)
 {
 	struct build b = { .how = build };
-	struct soda_graph_idmap ids = { 0 };
 	int ret;
 
-	b.batch = malloc(2 * BATCH * sizeof(*b.batch));
-	if (!b.batch)
-		return soda_graph_fail(err, ENOMEM, "out of memory for a batch of edges");
-	soda_graph_triple_remove(build->path);
 	b.info.complete = true;
 	b.info.symmetric = build->symmetric || source->symmetric;
 	b.mirror = b.info.symmetric && !source->symmetric;
-	ret = number_vertices(&b, source, &ids, err);
-	if (!ret)
-		ret = make_csr(&b, build->path, fill_from_source, source, err);
-	if (!ret)
-		ret = soda_graph_info_write(build->path, &b.info, err);
-	if (!ret && !b.info.symmetric)
-		ret = make_in(&b, err);
-	soda_graph_idmap_destroy(&ids);
-	free(b.batch);
+	ret = soda_graph_triple_check_free(build->path, parts(&b), err);
 	if (ret)
-		soda_graph_triple_remove(build->path);
-	else
+		return ret;
+	b.batch = malloc(2 * BATCH * sizeof(*b.batch));
+	if (!b.batch)
+		return soda_graph_fail(err, ENOMEM, "out of memory for a batch of edges");
+	ret = make_in_folder(&b, source, err);
+	free(b.batch);
+	if (!ret)
 		*info_p = b.info;
 	return ret;
 }

@@ -23,8 +23,11 @@ struct soda_graph_build {
 
 /*
  * Read the source in one pass, or in two if its ids must be learnt first, and write the triple;
- * edges that do not fit in `memory` lie in a file without a name in the triple's folder.  Replaces
- * PATH's files; removes them on failure.  0, or the error of the source, of writing, or -ENOMEM.
+ * edges that do not fit in `memory` lie in a file without a name in the triple's folder.  The graph
+ * is made in a hidden folder beside PATH and moved there when it is whole: on failure PATH's files
+ * are what they were.  A file there that is no part of a triple is never replaced
+ * (soda_graph_triple_check_free()).
+ * 0, or the error of the source, of writing; -EINVAL: such a file; -ENOMEM.
  */
 int soda_graph_build(struct soda_graph_source *source, const struct soda_graph_build *build,
 		     struct soda_graph_info *info_p, struct soda_graph_error *err);

@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -138,18 +141,39 @@ int soda_graph_writer_put(struct soda_graph_writer *w, const void *data, size_t 
 
 int soda_graph_writer_close(struct soda_graph_writer *w, int failed, struct soda_graph_error *err)
 {
+	struct stat st;
 	int ret = failed;
+	bool file;
 
 	if (!w->path)
 		return ret;
 	if (!ret)
 		ret = soda_graph_writer_flush(w, err);
+	file = !fstat(w->fd, &st) && S_ISREG(st.st_mode);
 	if (close(w->fd) && !ret)
 		ret = soda_graph_fail(err, errno, "%s: cannot write: %s", w->path, strerror(errno));
-	if (ret)
+	if (ret && file)
 		unlink(w->path);
 	free(w->buffer);
 	free(w->path);
 	*w = (struct soda_graph_writer){ .fd = -1 };
+	return ret;
+}
+
+int soda_graph_folder_make(const char *path, char **folder_p, struct soda_graph_error *err)
+{
+	char *copy = strdup(path), *folder = NULL;
+	int ret = 0;
+
+	if (!copy || asprintf(&folder, "%s/.soda-graph-XXXXXX", dirname(copy)) < 0)
+		ret = soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
+	else if (!mkdtemp(folder))
+		ret = soda_graph_fail(err, errno, "%s: cannot make a temporary folder: %s", folder,
+				      strerror(errno));
+	if (ret)
+		free(folder);
+	else
+		*folder_p = folder;
+	free(copy);
 	return ret;
 }

@@ -82,11 +82,17 @@ int soda_graph_writer_put(struct soda_graph_writer *w, const void *data, size_t 
 			  struct soda_graph_error *err);
 int soda_graph_writer_flush(struct soda_graph_writer *w, struct soda_graph_error *err);
 
-/* Flushes unless `failed`, when the file is removed; returns the first error. */
+/* Flushes unless `failed`, when a regular file is removed; returns the first error. */
 int soda_graph_writer_close(struct soda_graph_writer *w, int failed, struct soda_graph_error *err);
 
 /* Write all bytes at an offset. 0; -EIO, -ENOSPC and the like. */
 int soda_graph_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset,
 			struct soda_graph_error *err);
+
+/*
+ * Make a hidden folder beside a path, for what is not whole yet: what lies there can be renamed to
+ * the path.  The name is the caller's, to free.  0; what mkdtemp(3) says; -ENOMEM.
+ */
+int soda_graph_folder_make(const char *path, char **folder_p, struct soda_graph_error *err);
 
 #endif

@@ -20,18 +20,134 @@ char *soda_graph_path(const char *path, const char *suffix)
 	return asprintf(&joined, "%s%s", path, suffix) < 0 ? NULL : joined;
 }
 
+/* In the order in which a triple comes to its place. */
+static const struct {
+	const char *suffix;
+	unsigned part;
+} files[] = {
+	{ ".idx", SODA_GRAPH_PART_OUT },      { ".adj", SODA_GRAPH_PART_OUT },
+	{ ".in.idx", SODA_GRAPH_PART_IN },    { ".in.adj", SODA_GRAPH_PART_IN },
+	{ ".in.config", SODA_GRAPH_PART_IN }, { ".labels", SODA_GRAPH_PART_LABELS },
+	{ ".config", SODA_GRAPH_PART_OUT },
+};
+enum { FILES = sizeof(files) / sizeof(*files) };
+
+static void remove_file(const char *path, const char *suffix)
+{
+	char *name = soda_graph_path(path, suffix);
+
+	if (name)
+		unlink(name);
+	free(name);
+}
+
 void soda_graph_triple_remove(const char *path)
 {
-	static const char *const suffixes[] = { ".config",    ".idx",	 ".adj",   ".labels",
-						".in.config", ".in.idx", ".in.adj" };
+	for (size_t i = FILES; i-- > 0;)
+		remove_file(path, files[i].suffix);
+}
 
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
-		char *name = soda_graph_path(path, suffixes[i]);
+/* The parts of the triple that PATH.config describes; 0: there is none that can be read. */
+static unsigned parts_there(const char *path)
+{
+	struct soda_graph_error unused;
+	struct soda_graph_info info;
 
-		if (name)
-			unlink(name);
+	if (soda_graph_info_read(path, &info, &unused))
+		return 0;
+	return SODA_GRAPH_PART_OUT |
+	       (info.complete && info.labelled ? SODA_GRAPH_PART_LABELS : 0u) |
+	       (info.complete && !info.symmetric ? SODA_GRAPH_PART_IN : 0u);
+}
+
+int soda_graph_triple_check_free(const char *path, unsigned parts, struct soda_graph_error *err)
+{
+	unsigned strange = parts & ~parts_there(path);
+	int ret = 0;
+
+	for (size_t i = 0; i < FILES && !ret; i++) {
+		char *name = soda_graph_path(path, files[i].suffix);
+		struct stat st;
+
+		if (!name)
+			ret = soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
+		else if (files[i].part & strange && !lstat(name, &st))
+			ret = soda_graph_fail(err, EINVAL,
+					      "%s: is there and no part of a graph %s that would "
+					      "be replaced: remove it, or choose another output",
+					      name, path);
 		free(name);
 	}
+	return ret;
+}
+
+static int move_file(const char *from, const char *path, const char *suffix,
+		     struct soda_graph_error *err)
+{
+	char *old = soda_graph_path(from, suffix), *name = soda_graph_path(path, suffix);
+	int ret = 0;
+
+	if (!old || !name)
+		ret = soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
+	else if (rename(old, name))
+		ret = soda_graph_fail(err, errno, "%s: cannot move the graph there: %s", name,
+				      strerror(errno));
+	free(old);
+	free(name);
+	return ret;
+}
+
+int soda_graph_triple_move(const char *from, const char *path, unsigned parts,
+			   struct soda_graph_error *err)
+{
+	unsigned before = parts_there(path);
+	int ret = soda_graph_triple_check_free(path, parts, err);
+
+	if (ret)
+		return ret;
+	if (before)
+		remove_file(path, ".config");
+	for (size_t i = 0; i < FILES && !ret; i++) {
+		if (files[i].part & parts)
+			ret = move_file(from, path, files[i].suffix, err);
+		else if (files[i].part & before)
+			remove_file(path, files[i].suffix);
+	}
+	return ret;
+}
+
+static bool same_file(const char *path, const char *suffix, const char *other,
+		      const char *other_suffix)
+{
+	char *x = soda_graph_path(path, suffix), *y = soda_graph_path(other, other_suffix);
+	struct stat s, t;
+	bool same = x && y && !stat(x, &s) && !stat(y, &t) && s.st_dev == t.st_dev &&
+		    s.st_ino == t.st_ino;
+
+	free(x);
+	free(y);
+	return same;
+}
+
+bool soda_graph_triple_has(const char *path, const char *file)
+{
+	for (size_t i = 0; i < FILES; i++)
+		if (same_file(path, files[i].suffix, file, ""))
+			return true;
+	return false;
+}
+
+bool soda_graph_triple_shares(const char *path, const char *input)
+{
+	bool shares = soda_graph_triple_has(path, input);
+
+	for (size_t i = 0; i < FILES && !shares; i++) {
+		char *file = soda_graph_path(input, files[i].suffix);
+
+		shares = file && soda_graph_triple_has(path, file);
+		free(file);
+	}
+	return shares;
 }
 
 /* The facts after the number of vertices; bits of `seen`. */

@@ -47,4 +47,33 @@ char *soda_graph_path(const char *path, const char *suffix);
 /* Remove a triple's files, those of its in-edges and labels included. */
 void soda_graph_triple_remove(const char *path);
 
+/* Files that a triple may have; bits. */
+enum soda_graph_triple_part {
+	SODA_GRAPH_PART_OUT = 1,    /* PATH.config, .idx, .adj */
+	SODA_GRAPH_PART_LABELS = 2, /* PATH.labels */
+	SODA_GRAPH_PART_IN = 4,	    /* PATH.in.config, .in.idx, .in.adj */
+};
+
+/*
+ * Whether a triple with these parts may be put there: 0, or -EINVAL with the name of a file that
+ * stands there and is no part of the triple that PATH.config describes.  Such a file is somebody
+ * else's: Ligra's text is often called .adj, a data set's classes .labels.
+ */
+int soda_graph_triple_check_free(const char *path, unsigned parts, struct soda_graph_error *err);
+
+/*
+ * Move a triple with these parts to another path of the same file system: PATH.config goes first
+ * and comes last, so that there is never a mixture of two graphs that reads as one.  Parts of the
+ * triple that was there, which this one has not, are removed; other files stay.
+ * 0; -EINVAL as above; what rename(2) says.
+ */
+int soda_graph_triple_move(const char *from, const char *path, unsigned parts,
+			   struct soda_graph_error *err);
+
+/* Whether FILE is one of those that a triple of PATH may have. */
+bool soda_graph_triple_has(const char *path, const char *file);
+
+/* Whether the input, a file or the path of a triple, is or has a file of a triple of PATH. */
+bool soda_graph_triple_shares(const char *path, const char *input);
+
 #endif

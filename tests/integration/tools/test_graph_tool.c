@@ -146,6 +146,103 @@ static void converts_there_and_back(void **state)
 	unlink("list");
 }
 
+static void holds(const char *name, const char *text)
+{
+	char found[512] = "";
+	FILE *f = fopen(name, "r");
+
+	if (!f)
+		fail_msg("%s is gone", name);
+	assert_true(fread(found, 1, sizeof(found) - 1, f) > 0);
+	fclose(f);
+	assert_string_equal(found, text);
+	unlink(name);
+}
+
+/* Ligra's text is often called .adj, which is what a triple of the same name would write. */
+static void keeps_its_input(void **state)
+{
+	static const char good[] = "AdjacencyGraph\n3\n3\n0\n1\n2\n1\n2\n0\n";
+	static const char bad[] = "AdjacencyGraph\n3\n3\n0\n1\n2\n1\n2\nx\n";
+
+	write_text("web.adj", good);
+	GRAPH("convert", "web.adj", "web");
+	refused("web: is the input, or a file of it would be replaced");
+	holds("web.adj", good);
+	write_text("web.adj", bad);
+	GRAPH("convert", "web.adj", "web");
+	refused("web: is the input");
+	holds("web.adj", bad);
+	/* By another name. */
+	write_text("text", good);
+	assert_int_equal(link("text", "web.in.idx"), 0);
+	GRAPH("convert", "text", "web");
+	refused("web: is the input");
+	holds("web.in.idx", good);
+	holds("text", good);
+	/* A triple's files, too. */
+	GRAPH("gen", "--scale", "4", "g");
+	went_well("g: 16 vertices");
+	GRAPH("convert", "g.in", "g");
+	refused("g: is the input");
+	GRAPH("convert", "--to", "snap", "g", "g.adj");
+	refused("g.adj: is the input");
+	GRAPH("info", "g.in");
+	went_well("vertices");
+	remove_triple("g");
+}
+
+/* A data set's classes, say: no conversion removes or replaces them. */
+static void keeps_files_that_are_not_its_own(void **state)
+{
+	write_text("cora.txt", "0 1\n1 2\n2 0\n");
+	write_text("gaps.txt", "10 20\n");
+	write_text("cora.labels", "theory\n");
+	write_text("cora.in.adj", "mine\n");
+	GRAPH("convert", "--symmetric", "cora.txt", "cora");
+	went_well("cora: 3 vertices, 6 edges (symmetric)");
+	GRAPH("convert", "cora.txt", "cora");
+	refused("cora.in.adj: is there and no part of a graph cora");
+	GRAPH("convert", "--symmetric", "gaps.txt", "cora");
+	refused("cora.labels: is there and no part of a graph cora");
+	GRAPH("info", "--json", "cora");
+	assert_int_equal(fact("edges"), 6);
+	holds("cora.labels", "theory\n");
+	holds("cora.in.adj", "mine\n");
+	/* Its own go with the graph that had them. */
+	GRAPH("convert", "gaps.txt", "cora");
+	went_well("cora: 2 vertices, 1 edges");
+	assert_int_equal(access("cora.labels", F_OK), 0);
+	GRAPH("convert", "--symmetric", "cora.txt", "cora");
+	went_well("cora: 3 vertices");
+	assert_int_equal(access("cora.labels", F_OK), -1);
+	assert_int_equal(access("cora.in.adj", F_OK), -1);
+	remove_triple("cora");
+	unlink("cora.txt");
+	unlink("gaps.txt");
+}
+
+static void failing_leaves_what_was_there(void **state)
+{
+	write_text("list", "0 1\n1 2\n");
+	write_text("bad", "0 1\n1 x\n");
+	GRAPH("convert", "list", "g");
+	went_well("g: 3 vertices, 2 edges");
+	GRAPH("convert", "bad", "g");
+	refused("bad:2:");
+	GRAPH("info", "--json", "g");
+	assert_int_equal(fact("edges"), 2);
+	remove_triple("g");
+	write_text("old.mtx", "old\n");
+	GRAPH("convert", "bad", "old.mtx");
+	refused("bad:2:");
+	holds("old.mtx", "old\n");
+	GRAPH("convert", "--to", "snap", "list", "/dev/null");
+	went_well("/dev/null: 3 vertices, 2 edges");
+	unlink("list");
+	unlink("bad");
+}
+
 static void refuses(void **state)
 {
 	write_text("list", "1 2\n3 x\n");
@@ -159,7 +256,7 @@ static void refuses(void **state)
 	GRAPH("convert", "nothing", "g");
 	refused("nothing: cannot open: No such file or directory");
 	GRAPH("convert", "list", "list");
-	refused("list: is the input; expected another output");
+	refused("list: is the input");
 	GRAPH("info", "m.mtx");
 	refused("soda graph info: m.mtx:3: expected a column of at most 2");
 	GRAPH("convert", "list");
@@ -184,6 +281,9 @@ int main(void)
 		cmocka_unit_test(generates),
 		cmocka_unit_test(little_memory_gives_the_same),
 		cmocka_unit_test(converts_there_and_back),
+		cmocka_unit_test(keeps_its_input),
+		cmocka_unit_test(keeps_files_that_are_not_its_own),
+		cmocka_unit_test(failing_leaves_what_was_there),
 		cmocka_unit_test(refuses),
 	};
 

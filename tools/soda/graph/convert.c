@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda graph convert`: by way of a sorted binary triple, which is what most want anyway. */
 #include <errno.h>
-#include <libgen.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "base/lock.h"
 #include "graph/format/export.h"
+#include "graph/format/stream.h"
 #include "soda/graph/tool.h"
 
 struct options {
@@ -40,13 +40,20 @@ static const struct soda_conf conf = {
 	.program = "soda graph convert",
 	.summary = "convert a graph from one format to another",
 	.args = "INPUT OUTPUT",
-	.description = "Reads edge lists as SNAP publishes them (comments, CRLF, ids with gaps), "
-		       "Matrix Market coordinate files (values are skipped), Ligra's "
-		       "AdjacencyGraph text, all of them gzipped or not, Ligra's binary triple "
-		       "(INPUT without its ending) and GAP's .sg.\n\n"
-		       "Neighbours come out in ascending order. Ids with gaps are numbered anew, "
-		       "and the old ones kept beside a binary triple and in edge lists. A triple "
-		       "of a directed graph gets its in-edges as a second one, OUTPUT.in.",
+	.description =
+		"Reads edge lists as SNAP publishes them (comments, CRLF, ids with gaps), "
+		"Matrix Market coordinate files (values are skipped), Ligra's "
+		"AdjacencyGraph text, all of them gzipped or not, Ligra's binary triple "
+		"(INPUT without its ending) and GAP's .sg.\n\n"
+		"Neighbours come out in ascending order. Ids with gaps are numbered anew, "
+		"and the old ones kept beside a binary triple, as OUTPUT.labels, and in edge "
+		"lists. A triple "
+		"of a directed graph gets its in-edges as a second one: OUTPUT.in.config, "
+		".in.idx, .in.adj.\n\n"
+		"What comes out is made in a hidden folder beside OUTPUT and takes its place "
+		"when it is whole: a conversion that fails leaves what was there. The input "
+		"is never replaced, nor is a file that has the name of one of a triple and "
+		"is none.",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
@@ -69,16 +76,11 @@ static enum soda_graph_format format_of(const struct options *o, const char *out
 	return ends_with(output, ".sg") ? SODA_GRAPH_GAP : SODA_GRAPH_TRIPLE;
 }
 
-static bool same_file(const char *a, const char *b, const char *suffix)
+static bool same_file(const char *a, const char *b)
 {
-	char *x = soda_graph_path(a, suffix), *y = soda_graph_path(b, suffix);
 	struct stat s, t;
-	bool same = x && y && !stat(x, &s) && !stat(y, &t) && s.st_dev == t.st_dev &&
-		    s.st_ino == t.st_ino;
 
-	free(x);
-	free(y);
-	return same;
+	return !stat(a, &s) && !stat(b, &t) && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
 static int build(const struct options *o, const char *input, const char *path,
@@ -98,41 +100,66 @@ static int build(const struct options *o, const char *input, const char *path,
 	return ret;
 }
 
+/* A device or a pipe is written to as it is; anything else is replaced when the file is whole. */
+static bool replaced(const char *output)
+{
+	struct stat st;
+
+	return stat(output, &st) || S_ISREG(st.st_mode);
+}
+
 /* By way of a triple in this folder, which is removed. */
 static int export_through(const struct options *o, const char *folder, const char *input,
 			  enum soda_graph_format format, const char *output,
 			  struct soda_graph_info *info_p, struct soda_graph_error *err)
 {
-	char *path = soda_graph_path(folder, "/graph");
-	int ret = path ? build(o, input, path, info_p, err)
-		       : soda_graph_fail(err, ENOMEM, "out of memory for a path");
+	char *path = soda_graph_path(folder, "/graph"), *whole = soda_graph_path(folder, "/file");
+	const char *file = replaced(output) ? whole : output;
+	int ret = path && whole ? build(o, input, path, info_p, err)
+				: soda_graph_fail(err, ENOMEM, "out of memory for a path");
 
 	if (!ret)
-		ret = soda_graph_export(path, format, output, err);
+		ret = soda_graph_export(path, format, file, err);
+	if (!ret && file == whole && rename(whole, output)) {
+		ret = soda_graph_fail(err, errno, "%s: cannot write: %s", output, strerror(errno));
+		unlink(whole);
+	}
 	if (path)
 		soda_graph_triple_remove(path);
 	free(path);
+	free(whole);
 	return ret;
 }
 
+/* Where a link points to is replaced, not the link; a device's folder is no place for files. */
 static int export(const struct options *o, const char *input, enum soda_graph_format format,
 		  const char *output, struct soda_graph_info *info_p, struct soda_graph_error *err)
 {
-	char *copy = strdup(output), *folder = NULL;
-	int ret = 0;
+	const char *tmp = getenv("TMPDIR");
+	char *real = replaced(output) ? realpath(output, NULL) : NULL;
+	char *beside = soda_graph_path(tmp ? tmp : "/tmp", "/file");
+	const char *target = real ? real : output;
+	char *folder = NULL;
+	int ret = beside ? 0 : soda_graph_fail(err, ENOMEM, "out of memory for a path");
 
-	if (!copy || asprintf(&folder, "%s/.soda-graph-XXXXXX", dirname(copy)) < 0)
-		ret = soda_graph_fail(err, ENOMEM, "out of memory for a path");
-	else if (!mkdtemp(folder))
-		ret = soda_graph_fail(err, errno, "%s: cannot make a temporary folder: %s", folder,
-				      strerror(errno));
+	if (!ret)
+		ret = soda_graph_folder_make(replaced(output) ? target : beside, &folder, err);
 	if (!ret) {
-		ret = export_through(o, folder, input, format, output, info_p, err);
+		ret = export_through(o, folder, input, format, target, info_p, err);
 		rmdir(folder);
 	}
 	free(folder);
-	free(copy);
+	free(beside);
+	free(real);
 	return ret;
+}
+
+/* Whether the output would replace the input, or a file of the triple that it is. */
+static bool is_input(const char *input, enum soda_graph_format format, const char *output)
+{
+	return same_file(input, output) ||
+	       (format == SODA_GRAPH_TRIPLE ? soda_graph_triple_shares(output, input)
+					    : soda_graph_triple_has(input, output));
 }
 
 static int convert(const struct options *o, const char *input, const char *output)
@@ -143,9 +170,12 @@ static int convert(const struct options *o, const char *input, const char *outpu
 	struct soda_graph_info info;
 	int ret;
 
-	if (same_file(input, output, "") || same_file(input, output, ".config"))
-		ret = soda_graph_fail(&err, EINVAL, "%s: is the input; expected another output",
-				      output);
+	if (is_input(input, format, output))
+		ret = soda_graph_fail(
+			&err, EINVAL,
+			"%s: is the input, or a file of it would be replaced; expected "
+			"another output",
+			output);
 	else if (format == SODA_GRAPH_TRIPLE)
 		ret = build(o, input, output, &info, &err);
 	else
