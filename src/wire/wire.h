@@ -345,8 +345,9 @@ struct soda_wire_open {
 #define SODA_WIRE_OPEN_BYTES 16u
 
 struct soda_wire_opened {
-	uint64_t bytes;	     /* the object's size; backing is rounded up to whole 2 MiB */
-	uint64_t file_id;    /* 0 for anonymous; changes when size or mtime do */
+	uint64_t bytes; /* the object's size; backing is rounded up to whole 2 MiB */
+	uint64_t
+		file_id; /* 0 for anonymous; another one when the file is another, or has changed */
 	uint64_t generation; /* of the file's contents as loaded */
 };
 #define SODA_WIRE_OPENED_BYTES 24u

@@ -4,6 +4,7 @@
  * no wrong byte and never zeros, no hang, the signal or error that was promised
  * in the time that was promised, and a line that says why.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -360,13 +361,36 @@ static void test_file_reopens(void **state)
 	expect_exit(&out, 0);
 }
 
+static void rewrite_later(void)
+{
+	sleep_ms(20); /* another time */
+	make_file(1);
+}
+
+/* In place, and with the time of modification that it had, as rsync --times does. */
+static void rewrite_unseen(void)
+{
+	struct timespec times[2];
+	struct stat st;
+	int dir = open(struck_world.export_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	assert_true(dir >= 0);
+	assert_int_equal(fstatat(dir, "graph", &st, 0), 0);
+	rewrite_later();
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	assert_int_equal(utimensat(dir, "graph", times, 0), 0);
+	close(dir);
+}
+
 static void restart_with_other_file(const void *arg)
 {
+	void (*const *rewrite)(void) = arg;
+
 	if (!turn_await())
 		return;
 	world_kill(&struck_world);
-	sleep_ms(20); /* another modification time */
-	make_file(1);
+	(*rewrite)();
 	world_restart(&struck_world);
 	turn_pass();
 }
@@ -397,9 +421,11 @@ static void child_file_changed(const void *arg)
 	check_old_content(p);
 }
 
-static void test_changed_file_fails(void **state)
+static void check_changed_file(void (*rewrite)(void))
 {
-	struct trial t = { .child = child_file_changed, .during = restart_with_other_file };
+	struct trial t = { .child = child_file_changed,
+			   .during = restart_with_other_file,
+			   .arg = &rewrite };
 	struct outcome out;
 
 	world_open(&struck_world, WORLD_DEFAULT, NULL);
@@ -408,6 +434,16 @@ static void test_changed_file_fails(void **state)
 	world_close_noisy(&struck_world);
 	expect_exit(&out, 0);
 	expect_says(&out, "graph");
+}
+
+static void test_changed_file_fails(void **state)
+{
+	check_changed_file(rewrite_later);
+}
+
+static void test_file_changed_unseen_fails(void **state)
+{
+	check_changed_file(rewrite_unseen);
 }
 
 int main(void)
@@ -425,6 +461,7 @@ int main(void)
 		cmocka_unit_test(test_sync_goes_on),
 		cmocka_unit_test(test_file_reopens),
 		cmocka_unit_test(test_changed_file_fails),
+		cmocka_unit_test(test_file_changed_unseen_fails),
 	};
 
 	return cmocka_run_group_tests_name("server_death", tests, NULL, NULL);

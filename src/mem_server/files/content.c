@@ -25,7 +25,6 @@ enum {
 /* The first bytes of one version of a file. */
 struct key {
 	struct soda_file_version version;
-	struct timespec ctime;
 	uint64_t bytes;
 };
 
@@ -64,22 +63,22 @@ static bool same_key(const struct key *a, const struct key *b)
 {
 	return a->version.dev == b->version.dev && a->version.ino == b->version.ino &&
 	       a->version.size == b->version.size &&
-	       same_time(&a->version.mtime, &b->version.mtime) && same_time(&a->ctime, &b->ctime) &&
-	       a->bytes == b->bytes;
+	       same_time(&a->version.mtime, &b->version.mtime) &&
+	       same_time(&a->version.ctime, &b->version.ctime) && a->bytes == b->bytes;
 }
 
 static struct key key_of(const struct stat *st, uint64_t bytes)
 {
 	return (struct key){
-		.version = { st->st_dev, st->st_ino, (uint64_t)st->st_size, st->st_mtim },
-		.ctime = st->st_ctim,
+		.version = { st->st_dev, st->st_ino, (uint64_t)st->st_size, st->st_mtim,
+			     st->st_ctim },
 		.bytes = bytes ? bytes : (uint64_t)st->st_size,
 	};
 }
 
 static struct key key_of_file(const struct soda_file *file)
 {
-	return (struct key){ file->version, file->ctime, file->bytes };
+	return (struct key){ file->version, file->bytes };
 }
 
 /* What is remembered. */
@@ -103,8 +102,7 @@ static void remember(struct soda_contents *c, const struct job *job, const uint8
 		memcpy(job->file->hash, hash, sizeof(job->file->hash));
 		job->file->hashed = true;
 	}
-	/* a ctime of 0 is that of a file that was changed while it was loaded */
-	if ((!job->file || job->key.ctime.tv_sec) && !find_locked(c, &job->key)) {
+	if (!find_locked(c, &job->key)) {
 		k = &c->known[c->known_n++ % KNOWN];
 		k->key = job->key;
 		memcpy(k->hash, hash, sizeof(k->hash));

@@ -55,20 +55,30 @@ int soda_files_init(struct soda_files *files, struct soda_store *store, const ch
 static void set_version(struct soda_file_version *version, const struct stat *st)
 {
 	*version = (struct soda_file_version){ st->st_dev, st->st_ino, (uint64_t)st->st_size,
-					       st->st_mtim };
+					       st->st_mtim, st->st_ctim };
+}
+
+static bool is_same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
 static bool is_same_version(const struct soda_file_version *a, const struct soda_file_version *b)
 {
 	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
-	       a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
+	       is_same_time(&a->mtime, &b->mtime) && is_same_time(&a->ctime, &b->ctime);
 }
 
 uint64_t soda_file_id(const struct soda_file *file)
 {
 	const struct soda_file_version *v = &file->version;
-	const uint64_t parts[] = { v->dev, v->ino, v->size, (uint64_t)v->mtime.tv_sec,
-				   (uint64_t)v->mtime.tv_nsec };
+	const uint64_t parts[] = { v->dev,
+				   v->ino,
+				   v->size,
+				   (uint64_t)v->mtime.tv_sec,
+				   (uint64_t)v->mtime.tv_nsec,
+				   (uint64_t)v->ctime.tv_sec,
+				   (uint64_t)v->ctime.tv_nsec };
 	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, bytes in a fixed order */
 
 	if (file->published)
@@ -111,8 +121,6 @@ static int read_contents(struct soda_file *file, int fd, uint64_t bytes,
 	set_version(&now, &st);
 	if (!is_same_version(&now, &file->version))
 		return -EAGAIN;
-	if (st.st_ctim.tv_sec != file->ctime.tv_sec || st.st_ctim.tv_nsec != file->ctime.tv_nsec)
-		file->ctime = (struct timespec){ 0 };
 	if (r) {
 		soda_server_why(why, "%s: cannot read: %s", req->name, soda_strerror(r));
 		return -EIO;
@@ -135,8 +143,7 @@ static int extend(struct soda_file *file, int fd, const struct soda_file_request
 	if (!r)
 		r = fstat(fd, &st) ? -errno : 0;
 	if (!r) {
-		file->version.size = (uint64_t)st.st_size;
-		file->version.mtime = st.st_mtim;
+		set_version(&file->version, &st);
 		return 0;
 	}
 	if (ftruncate(fd, old))
@@ -508,7 +515,6 @@ static struct soda_file *create(const struct soda_file_request *req, int fd, con
 	if (!file)
 		return NULL;
 	set_version(&file->version, st);
-	file->ctime = st->st_ctim;
 	file->mode = req->flags & (SODA_WIRE_READ_ONLY | SODA_WIRE_PRIVATE | SODA_WIRE_WRITABLE);
 	file->sealed = req->flags & SODA_WIRE_SEALED;
 	file->bytes = bytes;

@@ -10,8 +10,8 @@
  * A sealed file (wire/sealed_file.h) is opened as such only, and its size includes its header and
  * table.
  *
- * The same device, inode, size and mtime mean the same contents.  A file
- * that changes while it is loaded is loaded again.
+ * The same device, inode, size, mtime and ctime mean the same contents: mtime alone can be set back
+ * by who rewrites a file.  A file that changes while it is loaded is loaded again.
  *
  * An object that a client has published (published.h) is a READ_ONLY file that lies in no
  * directory.
@@ -52,7 +52,7 @@ struct soda_file_version {
 	dev_t dev;
 	ino_t ino;
 	uint64_t size;
-	struct timespec mtime;
+	struct timespec mtime, ctime;
 };
 
 /* A file in memory: of one region, or, READ_ONLY, of several. */
@@ -60,15 +60,10 @@ struct soda_file {
 	struct soda_file *next;
 	/*
 	 * dev and ino are constant, and other threads compare them as soon as the file is in the
-	 * list. size and mtime change while the load of a WRITABLE file extends it; no other thread
-	 * reads them before that is over.
+	 * list.  The rest changes while the load of a WRITABLE file extends it; no other thread
+	 * reads that before it is over.
 	 */
 	struct soda_file_version version;
-	/*
-	 * Of a READ_ONLY file; 0: it has changed during the load.  Set before others find the file
-	 * READY.
-	 */
-	struct timespec ctime;
 	bool hashed; /* content.h has the hash; guarded by its lock */
 	uint8_t hash[32];
 	uint64_t bytes; /* of the object */
@@ -133,8 +128,8 @@ int soda_files_find(struct soda_files *files, const struct soda_file_request *re
 int soda_file_sync(struct soda_file *file, struct soda_why *why);
 
 /*
- * A hash of device, inode, size and mtime: the same for the same contents in every instance of the
- * server; of a published object a random number.  Never 0.
+ * A hash of the file's version: the same for the same contents in every instance of the server; of
+ * a published object a random number.  Never 0.
  */
 uint64_t soda_file_id(const struct soda_file *file);
 
