@@ -318,19 +318,25 @@ int soda_identity_of_environment(const char *address, struct soda_identity **ide
 	return r;
 }
 
-void soda_identity_refresh(struct soda_identity *identity)
+int soda_identity_refresh(struct soda_identity *identity)
 {
 	char tenant[SODA_WIRE_TENANT_MAX + 1];
 	struct soda_conf_error err;
 	struct stat st;
+	int r;
 
-	if (!identity->proves || stat(identity->path, &st) ||
-	    (st.st_mtim.tv_sec == identity->age.tv_sec &&
-	     st.st_mtim.tv_nsec == identity->age.tv_nsec && st.st_ino == identity->ino))
-		return;
+	if (!identity->proves)
+		return 0;
+	if (stat(identity->path, &st))
+		return -errno;
+	if (st.st_mtim.tv_sec == identity->age.tv_sec &&
+	    st.st_mtim.tv_nsec == identity->age.tv_nsec && st.st_ino == identity->ino)
+		return 0;
 	memcpy(tenant, identity->tenant, sizeof(tenant));
-	if (read_key(identity, tenant, &err))
+	r = read_key(identity, tenant, &err);
+	if (r)
 		soda_log_warning("the key that was read before is used on: %s", err.text);
+	return r;
 }
 
 void soda_identity_free(struct soda_identity *identity)

@@ -798,6 +798,21 @@ struct passing {
 	struct soda_wire_token token;
 };
 
+/*
+ * The agent's own key, as its file has it now: by an older one a token is wrong, and who shows it
+ * would be told that it is forgotten.  0; -EIO: it cannot be read now, and the client asks again.
+ */
+static int own_key(struct soda_server *server, struct soda_why *why)
+{
+	int ret = soda_identity_refresh(&server->identity);
+
+	if (ret)
+		snprintf(why->text, sizeof(why->text),
+			 "the agent cannot read its own key, by which tokens are bound: %s",
+			 soda_strerror(ret));
+	return ret ? -EIO : 0;
+}
+
 static int fetch_token(struct soda_conn *control, void *arg, bool again, int timeout_ms,
 		       struct soda_why *why)
 {
@@ -805,7 +820,8 @@ static int fetch_token(struct soda_conn *control, void *arg, bool again, int tim
 	struct soda_server *server = &soda_pager(p->s)->server;
 	int ret = soda_call_token(server, control, p->held, &p->token, timeout_ms, why);
 
-	soda_identity_refresh(&server->identity); /* one call at a time, and no HELLO meanwhile */
+	if (ret == 0) /* one call at a time, and no HELLO meanwhile */
+		ret = own_key(server, why);
 	return ret < 0 ? ret
 		       : soda_token_bind(p->token.token, server->identity.key, p->s->tenant->name,
 					 server->hello.client_id);
@@ -997,7 +1013,7 @@ static void introduce(struct soda_session *s, const struct soda_wire_hello *hell
  * The client shows the token that an agent before this one has passed on: as the server has made
  * it, we show that.
  */
-static int adopt(struct soda_session *s, const struct soda_wire_hello *hello)
+static int adopt(struct soda_session *s, const struct soda_wire_hello *hello, struct soda_why *why)
 {
 	struct soda_server *server = &soda_pager(s)->server;
 	int ret;
@@ -1005,7 +1021,9 @@ static int adopt(struct soda_session *s, const struct soda_wire_hello *hello)
 	if (!s->adopts)
 		return 0;
 	s->adopts = false;
-	soda_identity_refresh(&server->identity);
+	ret = own_key(server, why);
+	if (ret)
+		return ret;
 	memcpy(server->token.bytes, s->tokens.at[0].token, sizeof(server->token.bytes));
 	ret = soda_token_bind(server->token.bytes, server->identity.key, s->tenant->name,
 			      hello->client_id);
@@ -1036,7 +1054,7 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 	p->orphan_since_ms = 0; /* the client is there, even if the server cannot be reached */
 	if (!stayed) {
 		introduce(s, hello, info);
-		ret = adopt(s, hello);
+		ret = adopt(s, hello, why);
 		if (ret == 0)
 			ret = soda_upstream_connect(s, why);
 	}

@@ -16,6 +16,7 @@
 #include "trust/identity.h"
 #include "trust/tenants_file.h"
 
+#define OTHER_KEY "ffeeddccbbaa99887766554433221100FFEEDDCCBBAA99887766554433221100"
 #define KEY "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 
 #define A45 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -250,6 +251,43 @@ static void knows_which_server_is_meant(void **state)
 	assert_int_equal(unlink(path), 0);
 }
 
+static void write_key(const char *digits)
+{
+	struct soda_conf_error err = { "" };
+	char text[160];
+	int n = snprintf(text, sizeof(text), "[tenant]\nname = physics\nkey = %s\n", digits);
+
+	if (soda_private_write(path, text, (size_t)n, &err))
+		fail_msg("%s", err.text);
+}
+
+/* Who goes on with an older key is told so: what it makes by that is wrong. */
+static void says_that_a_key_is_old(void **state)
+{
+	struct soda_identity *identity;
+	struct soda_conf_error err;
+	uint8_t first[SODA_KEY_BYTES];
+
+	if (soda_crypto_ready(&err)) {
+		print_message("without keys: %s\n", err.text);
+		return;
+	}
+	write_key(KEY);
+	assert_int_equal(soda_identity_load(NULL, path, NULL, "tcp://a:1", &identity, &err), 0);
+	memcpy(first, identity->key, sizeof(first));
+	assert_int_equal(soda_identity_refresh(identity), 0);
+	write_key(OTHER_KEY);
+	assert_int_equal(chmod(path, 0644), 0);
+	assert_int_equal(soda_identity_refresh(identity), -EACCES);
+	assert_memory_equal(identity->key, first, sizeof(first));
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(soda_identity_refresh(identity), 0);
+	assert_memory_not_equal(identity->key, first, sizeof(first));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(soda_identity_refresh(identity), -ENOENT);
+	soda_identity_free(identity);
+}
+
 static int set_up(void **state)
 {
 	strcpy(dir, "/tmp/soda-tenants-file-XXXXXX");
@@ -273,6 +311,7 @@ int main(void)
 		cmocka_unit_test(takes_only_what_it_can_write),
 		cmocka_unit_test(joins_no_lines),
 		cmocka_unit_test(knows_which_server_is_meant),
+		cmocka_unit_test(says_that_a_key_is_old),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
