@@ -401,7 +401,7 @@ void soda_caches_view(struct soda_session *s, struct soda_paging_region *r,
 	struct soda_region_cache *rc = &r->cache;
 	struct soda_owner_name name = *as;
 
-	name.view_chunk = soda_pager(s)->server.hello.chunk_bytes;
+	name.view_chunk = soda_node_chunk_bytes(o);
 	name.view_user = s->info.uid;
 	name.view_tenant = s->info.tenant;
 	if (!c->dynamic || soda_prefetch_open_view(c->dynamic, &name, o, &rc->view))

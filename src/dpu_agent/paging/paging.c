@@ -1010,6 +1010,22 @@ static void introduce(struct soda_session *s, const struct soda_wire_hello *hell
 }
 
 /*
+ * A client's chunks have the size that it said first: what it has here is counted in them.  No
+ * program changes it while it runs.
+ */
+static int check_chunks(const struct soda_session *s, const struct soda_wire_hello *before,
+			const struct soda_wire_hello *hello, struct soda_why *why)
+{
+	if (!before->client_id || before->chunk_bytes == hello->chunk_bytes)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "client %016llx has chunks of %u bytes, and says %u: it comes back with the chunk "
+		 "size that it has begun with, or as a new client",
+		 (unsigned long long)s->id, before->chunk_bytes, hello->chunk_bytes);
+	return -EINVAL;
+}
+
+/*
  * The client shows the token that an agent before this one has passed on: as the server has made
  * it, we show that.
  */
@@ -1051,6 +1067,9 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 
 	if (s->tool)
 		return 0;
+	ret = check_chunks(s, &p->server.hello, hello, why);
+	if (ret < 0)
+		return ret;
 	p->orphan_since_ms = 0; /* the client is there, even if the server cannot be reached */
 	if (!stayed) {
 		introduce(s, hello, info);

@@ -85,8 +85,18 @@ static int join(struct soda_session *s, struct soda_paging_region *r, struct sod
 	return ret;
 }
 
+static int refuse_chunks(struct soda_why *why, uint32_t chunk, uint32_t theirs)
+{
+	snprintf(why->text, sizeof(why->text),
+		 "the file has joined the store with chunks of %u bytes, and this program's have "
+		 "%u: give all of its processes the same chunk size",
+		 theirs, chunk);
+	return -EINVAL;
+}
+
 /*
- * As the program's region of another server, which has joined.  That both have the same content is
+ * As the program's region of another server, which has joined.  An object's chunks have one size,
+ * which both must have.  That both have the same content is
  * the program's word: what it says of its own files concerns programs of its user alone, who could
  * write to the object anyway.
  */
@@ -97,6 +107,7 @@ static int join_as(struct soda_session *s, struct soda_paging_region *r,
 	struct soda_node_member member = { .object = NULL };
 	const struct soda_paging_region *there;
 	struct soda_owner_name view;
+	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes, theirs = chunk;
 
 	if (!other)
 		return refuse(why, -ENOENT, "the store does not know the file's other server");
@@ -105,12 +116,16 @@ static int join_as(struct soda_session *s, struct soda_paging_region *r,
 				(s->tenant || other->secret == as->secret)
 			? soda_region_find_locked(other, as->region_id)
 			: NULL;
-	if (there && there->member.object && there->bytes == r->bytes) {
+	if (there && there->member.object)
+		theirs = soda_node_chunk_bytes(there->member.object);
+	if (there && there->member.object && there->bytes == r->bytes && theirs == chunk) {
 		soda_node_join_again(&there->member, &member);
 		view = there->cache.name;
 	}
 	pthread_mutex_unlock(&other->lock);
 	soda_session_put(other);
+	if (theirs != chunk)
+		return refuse_chunks(why, chunk, theirs);
 	if (!member.object)
 		return refuse(why, -ENOENT, "the file has not joined the store by that server");
 	take_place(s, r, &member, &view);
@@ -192,7 +207,7 @@ static bool await_chunk(struct awaited *a)
 static int fill_run(struct soda_session *s, struct soda_paging_region *r, uint32_t first,
 		    uint32_t n, uint64_t *ahead)
 {
-	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes, bytes = n * chunk;
+	uint32_t chunk = soda_node_chunk_bytes(r->member.object), bytes = n * chunk;
 	uint64_t at = first * (uint64_t)chunk;
 	struct soda_block *block;
 	int ret, failed = 0;
@@ -220,7 +235,7 @@ static int fill_run(struct soda_session *s, struct soda_paging_region *r, uint32
  */
 static int bring(struct soda_session *s, struct soda_paging_region *r, uint32_t first, uint32_t end)
 {
-	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes;
+	uint32_t chunk = soda_node_chunk_bytes(r->member.object);
 	uint32_t most = chunk < RUN_BYTES ? RUN_BYTES / chunk : 1;
 	int ret = 0;
 
@@ -236,7 +251,10 @@ static int bring(struct soda_session *s, struct soda_paging_region *r, uint32_t 
 		if (n)
 			ret = fill_run(s, r, first, n, NULL);
 		first += n;
-		if (answer == SODA_NODE_READY || (answer == SODA_NODE_WAITS && await_chunk(&a)))
+		if (answer == SODA_NODE_NONE && !ret)
+			ret = -EINVAL;
+		else if (answer == SODA_NODE_READY ||
+			 (answer == SODA_NODE_WAITS && await_chunk(&a)))
 			first++;
 	}
 	return ret;
@@ -245,7 +263,7 @@ static int bring(struct soda_session *s, struct soda_paging_region *r, uint32_t 
 int soda_paging_store_pin(struct soda_session *s, struct soda_paging_region *r,
 			  const struct soda_wire_advise *a, struct soda_why *why)
 {
-	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes;
+	uint32_t chunk = soda_node_chunk_bytes(r->member.object);
 	int before = soda_node_pin(&r->member, a->offset, a->bytes, why), ret;
 
 	if (before < 0)
@@ -282,7 +300,7 @@ static uint32_t claim(struct soda_node_object *o, uint32_t first, uint32_t end, 
 int soda_paging_store_ahead(struct soda_session *s, struct soda_paging_region *r,
 			    struct soda_fill *fill)
 {
-	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes;
+	uint32_t chunk = soda_node_chunk_bytes(r->member.object);
 	uint32_t most = chunk < RUN_BYTES ? RUN_BYTES / chunk : 1;
 	int ret = 0;
 

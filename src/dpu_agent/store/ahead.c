@@ -47,6 +47,8 @@ bool soda_node_claim(struct soda_node_object *o, uint32_t chunk)
 {
 	bool claimed;
 
+	if (chunk >= o->chunks_n)
+		return false;
 	pthread_mutex_lock(&o->store->lock);
 	claimed = claim_locked(o, chunk);
 	pthread_mutex_unlock(&o->store->lock);

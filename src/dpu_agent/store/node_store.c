@@ -51,6 +51,11 @@ const struct soda_node_memory soda_node_memory = { .write = write_memory, .punch
 
 /* Asking and filling */
 
+uint32_t soda_node_chunk_bytes(const struct soda_node_object *o)
+{
+	return o->name.chunk_bytes;
+}
+
 uint32_t soda_node_chunk(const struct soda_node_object *o, uint64_t offset, uint64_t bytes)
 {
 	uint64_t index = offset / o->name.chunk_bytes;
@@ -87,6 +92,8 @@ enum soda_node_answer soda_node_ask(struct soda_node_object *o, uint32_t chunk,
 {
 	enum soda_node_answer answer;
 
+	if (chunk >= o->chunks_n)
+		return SODA_NODE_NONE;
 	pthread_mutex_lock(&o->store->lock);
 	answer = ask_locked(o, &o->chunks[chunk], w);
 	pthread_mutex_unlock(&o->store->lock);

@@ -62,6 +62,7 @@ enum soda_node_answer {
 	SODA_NODE_READY, /* its pages are in the memfd */
 	SODA_NODE_WAITS, /* the waiter is told later */
 	SODA_NODE_FILL,	 /* it is FILLING now: the caller brings it, and says soda_node_filled */
+	SODA_NODE_NONE,	 /* the object has no such chunk */
 };
 
 struct soda_node_stats {
@@ -131,6 +132,9 @@ int soda_node_pin(const struct soda_node_member *member, uint64_t offset, uint64
  */
 int soda_node_unpin(const struct soda_node_member *member, uint64_t offset, uint64_t bytes);
 
+/* Of the object's chunks, whatever those of a session are: all that counts its chunks, counts so.
+ */
+uint32_t soda_node_chunk_bytes(const struct soda_node_object *o);
 /* The chunk at `offset`, if [offset, + bytes) is exactly one; else UINT32_MAX. */
 uint32_t soda_node_chunk(const struct soda_node_object *o, uint64_t offset, uint64_t bytes);
 /* A process of the object needs the chunk. May evict others before it returns FILL. */
@@ -153,7 +157,8 @@ int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *dat
 uint64_t soda_node_lacks(struct soda_node_object *o, uint64_t offset, uint64_t bytes);
 /*
  * True: the chunk was EMPTY and is FILLING now, as after soda_node_ask.  False: somebody has it or
- * brings it, or so much was brought ahead and not used that no more is taken.
+ * brings it, or so much was brought ahead and not used that no more is taken; or there is no such
+ * chunk.
  */
 bool soda_node_claim(struct soda_node_object *o, uint32_t chunk);
 /*

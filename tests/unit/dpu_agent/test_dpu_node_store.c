@@ -1051,6 +1051,23 @@ static void test_threads(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
+/* An index from elsewhere: nobody waits for such a chunk, and nothing behind the others is touched.
+ */
+static void test_no_such_chunk(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct waiter w = { .told = 0 };
+
+	for (uint64_t i = CHUNKS; i <= UINT32_MAX; i = 2 * i + 1) {
+		assert_int_equal(soda_node_ask(m.object, (uint32_t)i, &w.w), SODA_NODE_NONE);
+		assert_false(soda_node_claim(m.object, (uint32_t)i));
+	}
+	assert_int_equal(soda_node_lacks(m.object, file.bytes, CHUNK), 0);
+	assert_int_equal(stats().waits, 0);
+	assert_int_equal(soda_node_chunk_bytes(m.object), CHUNK);
+	soda_node_leave(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1088,6 +1105,7 @@ int main(void)
 		CASE(test_ahead_again),
 		CASE(test_ahead_and_pinned),
 		CASE(test_ahead_is_bounded),
+		CASE(test_no_such_chunk),
 		CASE(test_threads),
 	};
 

@@ -1423,12 +1423,20 @@ static int join_store(struct program *p, const struct program *as, uint64_t secr
 	return program_call(p, SODA_MSG_STORE, body, soda_wire_put_store(body, &ask));
 }
 
-static void open_file(struct program *p, const char *list, uint32_t i, uint64_t pages)
+/* What p says of itself stays. */
+static void open_file_again(struct program *p, const char *list, uint32_t i, uint64_t pages)
 {
-	*p = (struct program){ .member = tag_of(list, i), .local = true };
+	p->member = tag_of(list, i);
+	p->local = true;
 	assert_int_equal(program_hello(p), 0);
 	assert_true(p->agent & SODA_WIRE_AGENT_STORES);
 	assert_int_equal(program_open(p, REGION, pages, SODA_WIRE_READ_ONLY), 0);
+}
+
+static void open_file(struct program *p, const char *list, uint32_t i, uint64_t pages)
+{
+	*p = (struct program){ 0 };
+	open_file_again(p, list, i, pages);
 }
 
 /*
@@ -1478,6 +1486,79 @@ static void one_object_of_two_members(void **state)
 	assert_int_not_equal(second.member, first.member);
 	leave(&other);
 	leave(&b);
+	assert_int_equal(fake_down(), 0);
+}
+
+static int keep_pages(struct program *p, uint64_t pages)
+{
+	const struct soda_wire_advise advise = { .region_id = REGION,
+						 .advice = SODA_WIRE_STATIC_CACHE,
+						 .bytes = pages * PAGE };
+	uint8_t body[SODA_WIRE_ADVISE_BYTES];
+
+	soda_wire_put_advise(body, &advise);
+	return program_call(p, SODA_MSG_ADVISE, body, sizeof(body));
+}
+
+/*
+ * Chunks of a file in the node's store are those of the programs that have joined with it.  A
+ * program whose chunks are smaller has no place there: what it wants kept would be looked for at
+ * other places, or behind the end.
+ */
+static void chunks_of_one_size(void **state)
+{
+	const char *list = "fake://a,fake://b";
+	struct program a, small;
+	struct soda_wire_stored stored;
+
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_options.store_bytes = 64 << 20;
+	fake_options.statics = true;
+	fake_options.cache_bytes = 1 << 20;
+	fake_up();
+	open_file(&a, list, 0, PAGES);
+	assert_int_equal(join_store(&a, NULL, 0), 0);
+	small = (struct program){ .chunk_bytes = PAGE };
+	open_file_again(&small, list, 1, PAGES);
+	assert_int_equal(join_store(&small, &a, a.secret), -EINVAL);
+	assert_non_null(strstr(small.why.text, "65536"));
+	assert_int_equal(join_store(&small, NULL, 0), 0); /* by its own name it is another object */
+	assert_int_equal(soda_wire_get_stored(small.reply, small.reply_bytes, &stored), 0);
+	assert_int_equal(stored.chunk_bytes, PAGE);
+	assert_int_equal(keep_pages(&small, PAGES), 0);
+	leave(&small);
+
+	leave(&a);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* Nor does one that comes back with chunks of another size get at what it has by the first one. */
+static void comes_back_with_other_chunks(void **state)
+{
+	struct program p = { .local = true };
+
+	fake_options.store_bytes = 64 << 20;
+	fake_options.statics = true;
+	fake_options.cache_bytes = 1 << 20;
+	fake_up();
+	assert_int_equal(program_hello(&p), 0);
+	assert_int_equal(program_open(&p, REGION, PAGES, SODA_WIRE_READ_ONLY), 0);
+	assert_int_equal(join_store(&p, NULL, 0), 0);
+	/* what it has written keeps its session, and with it the place in the store */
+	assert_int_equal(program_open(&p, REGION + 1, PAGES, 0), 0);
+	FAKE_SET(hold_writes, true);
+	program_write(&p, REGION + 1, 0, 7);
+	lose_the_server(&p);
+	p.chunk_bytes = PAGE;
+	assert_int_equal(program_hello(&p), -EINVAL);
+	assert_non_null(strstr(p.why.text, "65536"));
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	assert_int_equal(program_hello(&p), -EINVAL);
+	p.chunk_bytes = 0;
+	program_return(&p);
+	assert_int_equal(keep_pages(&p, PAGES), 0);
+	leave(&p);
 	assert_int_equal(fake_down(), 0);
 }
 
@@ -1621,6 +1702,8 @@ int main(void)
 		cmocka_unit_test_setup(members_that_come_and_go, set_up),
 		cmocka_unit_test_setup(places_are_used_again, set_up),
 		cmocka_unit_test_setup(one_object_of_two_members, set_up),
+		cmocka_unit_test_setup(chunks_of_one_size, set_up),
+		cmocka_unit_test_setup(comes_back_with_other_chunks, set_up),
 		cmocka_unit_test_setup(no_pool_of_one_server, set_up),
 		cmocka_unit_test_setup(data_for_two_members, set_up),
 		cmocka_unit_test_setup(parity_of_two_members, set_up),

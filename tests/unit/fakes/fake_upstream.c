@@ -780,7 +780,8 @@ static int hello(struct program *p, enum soda_conn_kind kind, struct soda_peer *
 					       .features = p->agents << SODA_FEATURE_AGENTS_SHIFT |
 							   (uint32_t)p->member
 								   << SODA_FEATURE_MEMBER_SHIFT,
-					       .chunk_bytes = 65536,
+					       .chunk_bytes =
+						       p->chunk_bytes ? p->chunk_bytes : 65536,
 					       .client_id = p->id,
 					       .secret = p->secret,
 					       .epoch = p->epoch };

@@ -102,6 +102,7 @@ struct program {
 	bool keep;	      /* the agent is to keep the data of its WRITEs */
 	uint16_t member;      /* the tag of the member of the pool that it means */
 	bool local;	      /* by a UNIX socket */
+	uint32_t chunk_bytes; /* 0: 64 KiB */
 	int shared_fd;	      /* the agent's, that the last call was answered with; or -1 */
 	const uint8_t *reply; /* of the last call of this thread */
 	size_t reply_bytes;
