@@ -26,7 +26,7 @@ struct soda_dpu_options {
 	uint64_t write_budget;	/* bytes acknowledged and not on the server, of each client */
 	uint64_t client_credit; /* bytes of READs under way, of each client */
 	uint64_t buffers;	/* bytes of READs and WRITEs, of all clients */
-	uint64_t window;	/* bytes of READs under way to the server, of all clients */
+	uint64_t window;	/* bytes of READs under way to a server, of all clients */
 	uint32_t channels;	/* for READs, of each client; 0: by processors */
 	uint32_t completers;	/* threads; 0: by processors */
 	uint32_t answer;	/* enum soda_answer_by */

@@ -323,8 +323,8 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .def = "16M",
 	  .min = 4u << 20,
-	  .help = "Data that is asked of the server at a time, for all clients; they take turns in "
-		  "it." },
+	  .help = "Data that is asked of a server at a time, for all clients; they take turns in "
+		  "it.  Each server of a pool has a window of its own." },
 	{ .name = "channels",
 	  .env = ENV "CHANNELS",
 	  .type = SODA_OPT_UINT,

@@ -146,14 +146,10 @@ static void walk_memory(struct soda_metrics *m, struct soda_dpu *dpu)
 		.help = "data asked of the server and not answered yet",
 		.kind = SODA_METRIC_GAUGE
 	};
-	uint64_t n;
 
 	soda_metrics_say_size(m, "buffer_bytes", "memory of requests under way",
 			      soda_blocks_bytes());
-	pthread_mutex_lock(&dpu->paging.schedule.lock);
-	n = dpu->paging.schedule.under_way;
-	pthread_mutex_unlock(&dpu->paging.schedule.lock);
-	soda_metrics_number(m, &under_way, n);
+	soda_metrics_number(m, &under_way, soda_schedule_under_way(&dpu->paging.schedule));
 }
 
 /* How many clients with pages a tenant has. */

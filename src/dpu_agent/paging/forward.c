@@ -153,7 +153,7 @@ static bool read_again(struct soda_transfer *t)
 		if (task->fill || ++task->tries > SEALED_TRIES)
 			return false;
 	if (soda_paging(t->session)->async)
-		soda_schedule_count(&soda_paging(t->session)->schedule, -(int64_t)t->bytes);
+		soda_schedule_count(t->session, -(int64_t)t->bytes);
 	soda_forward_again(t->session, t->tasks);
 	if (t->block)
 		soda_block_put(t->block);
@@ -221,7 +221,7 @@ static void finish(struct soda_transfer *t, int status)
 		soda_caches_fetched(&soda_paging(s)->caches, t->bytes,
 				    soda_now_ns() - t->posted_ns);
 	if (soda_paging(s)->async)
-		soda_schedule_count(&soda_paging(s)->schedule, -(int64_t)t->bytes);
+		soda_schedule_count(s, -(int64_t)t->bytes);
 	while (t->tasks) {
 		struct soda_task *task = t->tasks;
 
@@ -315,7 +315,7 @@ void soda_forward_sent(struct soda_session *s, const struct soda_span *span)
 static void drop_transfer(struct soda_transfer *t)
 {
 	if (soda_paging(t->session)->async && !t->write)
-		soda_schedule_count(&soda_paging(t->session)->schedule, -(int64_t)t->bytes);
+		soda_schedule_count(t->session, -(int64_t)t->bytes);
 	soda_forward_drop_tasks(t->tasks);
 	if (t->block)
 		soda_block_put(t->block);
@@ -604,7 +604,7 @@ static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *
 		*at = NULL;
 	}
 	pthread_mutex_unlock(&s->lock);
-	soda_schedule_count(&soda_paging(s)->schedule, (int64_t)bytes);
+	soda_schedule_count(s, (int64_t)bytes);
 	return first;
 }
 
@@ -616,7 +616,7 @@ static void fail_tasks(struct soda_session *s, struct soda_task *tasks)
 	for (struct soda_task *at = tasks; at; at = at->next)
 		bytes += at->rq->bytes;
 	if (bytes)
-		soda_schedule_count(&soda_paging(s)->schedule, -(int64_t)bytes);
+		soda_schedule_count(s, -(int64_t)bytes);
 	soda_forward_drop_tasks(tasks);
 }
 
@@ -933,8 +933,8 @@ void soda_forward_late(struct soda_task *task, const struct soda_span *span)
 		forward_and_wait(s, task); /* no doorbell comes that would empty the queue */
 	} else {
 		append(s, task);
-		soda_schedule_add(&soda_paging(s)->schedule, s);
-		soda_schedule_run(&soda_paging(s)->schedule, NULL);
+		soda_schedule_add(s);
+		soda_schedule_run(s, NULL);
 	}
 }
 
@@ -946,8 +946,8 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 		soda_forward_enter(tasks);
 		tasks = next;
 	}
-	soda_schedule_add(&soda_paging(s)->schedule, s);
-	soda_schedule_run(&soda_paging(s)->schedule, NULL);
+	soda_schedule_add(s);
+	soda_schedule_run(s, NULL);
 }
 
 /* The data of a WRITE without any, from those that are kept, or named: the server keeps them. */
@@ -1011,8 +1011,8 @@ static void post(struct soda_session *s, const struct soda_session *own)
 	writes = soda_pager(s)->writes.unposted;
 	pthread_mutex_unlock(&s->lock);
 	if (reads)
-		soda_schedule_add(&soda_paging(s)->schedule, s);
-	soda_schedule_run(&soda_paging(s)->schedule, own);
+		soda_schedule_add(s);
+	soda_schedule_run(s, own);
 	if (writes)
 		soda_forward_writes(s);
 }

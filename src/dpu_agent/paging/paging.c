@@ -966,6 +966,7 @@ static void destroyed(struct soda_session *s, void *state)
 {
 	struct soda_pager *p = state;
 
+	soda_schedule_leave(s);
 	soda_writes_unkeep(s);
 	soda_upstream_forget_regions(s, !s->leaving);
 	if (p->writes.run)

@@ -98,7 +98,8 @@ struct soda_pager {
 	bool keeps, codes;
 	uint64_t secret;
 
-	bool scheduled; /* guarded by the schedule's lock, and so below */
+	struct soda_lane *lane; /* guarded by the schedule's lock, and so below; NULL: never up */
+	bool scheduled;
 	struct soda_session *next_turn;
 };
 

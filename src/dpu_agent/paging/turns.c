@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dpu_agent/paging/turns.h"
 
+#include <assert.h>
+
 #include "dpu_agent/paging/forward.h"
 
 enum {
@@ -79,25 +81,33 @@ struct soda_task *soda_gate_take_all_locked(struct soda_session *s)
 	return tasks;
 }
 
+/* Move the tasks of *first_p whose connection is being closed to `ended`, which is returned. */
+static struct soda_task *take_ended_locked(struct soda_session *s, struct soda_task **first_p,
+					   struct soda_task ***end_p, struct soda_task *ended)
+{
+	struct soda_task **at = first_p;
+
+	while (*at) {
+		struct soda_task *task = *at;
+
+		if (!soda_session_ends_locked(s, task->rq->peer)) {
+			at = &task->next;
+			continue;
+		}
+		*at = task->next;
+		task->next = ended;
+		ended = task;
+	}
+	*end_p = at;
+	return ended;
+}
+
 struct soda_task *soda_gate_take_ended_locked(struct soda_session *s)
 {
-	struct soda_task *tasks = soda_gate_take_all_locked(s), *ended = NULL;
 	struct soda_pager *p = soda_pager(s);
+	struct soda_task *ended = take_ended_locked(s, &p->gate, &p->gate_end, NULL);
 
-	while (tasks) {
-		struct soda_task *task = tasks;
-
-		tasks = task->next;
-		if (soda_session_ends_locked(s, task->rq->peer)) {
-			task->next = ended;
-			ended = task;
-		} else {
-			task->next = NULL;
-			*p->gate_end = task;
-			p->gate_end = &task->next;
-		}
-	}
-	return ended;
+	return take_ended_locked(s, &p->queue, &p->queue_end, ended);
 }
 
 /* Let the next task pass; NULL: none waits, or there is no room. */
@@ -138,8 +148,8 @@ void soda_gate_open(struct soda_session *s)
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (any) {
-		soda_schedule_add(&soda_paging(s)->schedule, s);
-		soda_schedule_run(&soda_paging(s)->schedule, NULL);
+		soda_schedule_add(s);
+		soda_schedule_run(s, NULL);
 	}
 }
 
@@ -147,64 +157,173 @@ void soda_gate_open(struct soda_session *s)
 
 void soda_schedule_init(struct soda_schedule *schedule, uint64_t window)
 {
+	*schedule = (struct soda_schedule){ .window = window };
 	pthread_mutex_init(&schedule->lock, NULL);
-	schedule->first = schedule->last = NULL;
-	schedule->window = window;
-	schedule->under_way = 0;
 }
 
-void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s)
+/* Members behind an agent are servers, too. */
+static uint16_t member_of(const struct soda_session *s)
+{
+	return s->all->servers.pool ? 0 : atomic_load(&s->member);
+}
+
+/* The server's lane, or one that nobody uses; without either one that it shares. */
+static struct soda_lane *find_lane_locked(struct soda_schedule *schedule,
+					  const struct soda_dpu_server *server, uint16_t member)
+{
+	struct soda_lane *unused = NULL;
+
+	for (unsigned i = 0; i < SODA_LANES; i++) {
+		struct soda_lane *lane = &schedule->lane[i];
+
+		if (lane->users && lane->server == server && lane->member == member)
+			return lane;
+		if (!lane->users && !unused)
+			unused = lane;
+	}
+	if (!unused)
+		return &schedule->lane[member % SODA_LANES];
+	unused->server = server;
+	unused->member = member;
+	return unused;
+}
+
+/* Take the session out of those whose turn comes. True: it was one of them. */
+static bool unlink_locked(struct soda_lane *lane, struct soda_session *s)
+{
+	struct soda_pager *p = soda_pager(s);
+	struct soda_session *before = NULL, *at = lane->first;
+
+	if (!p->scheduled)
+		return false;
+	while (at != s) {
+		before = at;
+		at = soda_pager(at)->next_turn;
+	}
+	if (before)
+		soda_pager(before)->next_turn = p->next_turn;
+	else
+		lane->first = p->next_turn;
+	if (lane->last == s)
+		lane->last = before;
+	p->scheduled = false;
+	return true;
+}
+
+/* lane NULL: to none. */
+static void move_locked(struct soda_session *s, struct soda_lane *lane, bool *was_linked_p)
 {
 	struct soda_pager *p = soda_pager(s);
 
+	*was_linked_p = p->lane && unlink_locked(p->lane, s);
+	if (p->lane)
+		p->lane->users--;
+	if (lane)
+		lane->users++;
+	p->lane = lane;
+}
+
+void soda_schedule_enter(struct soda_session *s)
+{
+	struct soda_schedule *schedule = &soda_paging(s)->schedule;
+	struct soda_lane *lane;
+	bool was_linked = false;
+
 	pthread_mutex_lock(&schedule->lock);
-	if (!p->scheduled) {
+	lane = find_lane_locked(schedule, soda_session_place(s), member_of(s));
+	if (lane != soda_pager(s)->lane)
+		move_locked(s, lane, &was_linked);
+	pthread_mutex_unlock(&schedule->lock);
+	if (was_linked)
+		soda_session_put(s);
+}
+
+void soda_schedule_leave(struct soda_session *s)
+{
+	struct soda_schedule *schedule = &soda_paging(s)->schedule;
+	bool was_linked;
+
+	pthread_mutex_lock(&schedule->lock);
+	move_locked(s, NULL, &was_linked);
+	pthread_mutex_unlock(&schedule->lock);
+	assert(!was_linked); /* that would have been a reference */
+}
+
+void soda_schedule_add(struct soda_session *s)
+{
+	struct soda_schedule *schedule = &soda_paging(s)->schedule;
+	struct soda_pager *p = soda_pager(s);
+	struct soda_lane *lane;
+
+	pthread_mutex_lock(&schedule->lock);
+	lane = p->lane;
+	if (lane && !p->scheduled) {
 		p->scheduled = true;
 		p->next_turn = NULL;
 		soda_session_ref(s);
-		if (schedule->last)
-			soda_pager(schedule->last)->next_turn = s;
+		if (lane->last)
+			soda_pager(lane->last)->next_turn = s;
 		else
-			schedule->first = s;
-		schedule->last = s;
+			lane->first = s;
+		lane->last = s;
 	}
 	pthread_mutex_unlock(&schedule->lock);
 }
 
 /*
- * The session whose turn it is, with the reference that the schedule had; NULL: none, or no window.
+ * The session whose turn it is in the lane of `of`, with the reference that the schedule had; NULL:
+ * none, or no window.
  */
-static struct soda_session *next_session(struct soda_schedule *schedule)
+static struct soda_session *next_session(struct soda_session *of)
 {
+	struct soda_schedule *schedule = &soda_paging(of)->schedule;
 	struct soda_session *s = NULL;
+	struct soda_lane *lane;
 
 	pthread_mutex_lock(&schedule->lock);
-	if (schedule->under_way < schedule->window)
-		s = schedule->first;
+	lane = soda_pager(of)->lane;
+	if (lane && lane->under_way < schedule->window)
+		s = lane->first;
 	if (s) {
-		schedule->first = soda_pager(s)->next_turn;
-		if (!schedule->first)
-			schedule->last = NULL;
+		lane->first = soda_pager(s)->next_turn;
+		if (!lane->first)
+			lane->last = NULL;
 		soda_pager(s)->scheduled = false;
 	}
 	pthread_mutex_unlock(&schedule->lock);
 	return s;
 }
 
-void soda_schedule_run(struct soda_schedule *schedule, const struct soda_session *own)
+void soda_schedule_run(struct soda_session *s, const struct soda_session *own)
 {
-	struct soda_session *s;
+	struct soda_session *next;
 
-	while ((s = next_session(schedule))) {
-		if (soda_forward_reads(s, s == own))
-			soda_schedule_add(schedule, s);
-		soda_session_put(s);
+	while ((next = next_session(s))) {
+		if (soda_forward_reads(next, next == own))
+			soda_schedule_add(next);
+		soda_session_put(next);
 	}
 }
 
-void soda_schedule_count(struct soda_schedule *schedule, int64_t bytes)
+void soda_schedule_count(struct soda_session *s, int64_t bytes)
 {
+	struct soda_schedule *schedule = &soda_paging(s)->schedule;
+	struct soda_lane *lane;
+
 	pthread_mutex_lock(&schedule->lock);
-	schedule->under_way = (uint64_t)((int64_t)schedule->under_way + bytes);
+	lane = soda_pager(s)->lane;
+	if (lane)
+		lane->under_way = (uint64_t)((int64_t)lane->under_way + bytes);
 	pthread_mutex_unlock(&schedule->lock);
+}
+
+uint64_t soda_schedule_under_way(struct soda_schedule *schedule)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&schedule->lock);
+	for (unsigned i = 0; i < SODA_LANES; i++)
+		bytes += schedule->lane[i].under_way;
+	pthread_mutex_unlock(&schedule->lock);
+	return bytes;
 }

@@ -24,8 +24,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/limits.h"
+
+struct soda_dpu_server;
 struct soda_session;
 struct soda_task;
+
+enum { SODA_LANES = 4 * SODA_MEMBERS_MAX };
 
 /* READs of all sessions: how many sessions have some << 48 | bytes. */
 struct soda_gates {
@@ -44,9 +49,9 @@ void soda_gate_open(struct soda_session *s);
 /* Take all tasks that wait, as a list; the caller drops them. The session's lock is held. */
 struct soda_task *soda_gate_take_all_locked(struct soda_session *s);
 /*
- * The same for tasks whose connection is being closed.  That connection is gone only when all of
- * its requests have ended, and its answers make room only then; so these tasks must not wait for
- * room.
+ * The same for tasks whose connection is being closed, and for those that have passed and were not
+ * posted yet.  That connection is gone only when all of its requests have ended, and its answers
+ * make room only then; so these tasks must not wait for room, nor for a server that may be silent.
  */
 struct soda_task *soda_gate_take_ended_locked(struct soda_session *s);
 /* How many bytes of READs the session may have under way now. The session's lock is held. */
@@ -54,24 +59,41 @@ uint64_t soda_gate_share_locked(struct soda_session *s);
 
 /*
  * Whose READs are posted next (async): those of the sessions in turn, SODA_TURN_BYTES of each, as
- * long as less than the window is under way to the server.
+ * long as less than the window is under way to their server.  Each server has a lane of its own: a
+ * server that does not answer keeps its window, and no other server's READs wait for that.
  */
+
+struct soda_lane {
+	const struct soda_dpu_server *server; /* whose it is; NULL: nobody's yet */
+	uint16_t member;		      /* and, behind an agent, of its members */
+	unsigned users;			      /* sessions */
+	struct soda_session *first, *last;    /* by pager->next_turn */
+	uint64_t under_way;		      /* bytes */
+};
 
 struct soda_schedule {
 	pthread_mutex_t lock;
-	struct soda_session *first, *last; /* by pager->next_turn; guarded by lock, and so below */
-	uint64_t window, under_way;	   /* bytes */
+	uint64_t window; /* bytes, of each lane; set before start, then constant */
+	/* guarded by lock; where more servers have sessions some of them share a lane */
+	struct soda_lane lane[SODA_LANES];
 };
 
 void soda_schedule_init(struct soda_schedule *schedule, uint64_t window);
-/* The session has READs to be posted: give it a turn. */
-void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s);
+/* The session comes up for the server that it is for now: its READs go by that server's lane. */
+void soda_schedule_enter(struct soda_session *s);
+/* The session ends: it has no READs, and is in no lane any more. */
+void soda_schedule_leave(struct soda_session *s);
+/* The session has READs to be posted: give it a turn in its lane. */
+void soda_schedule_add(struct soda_session *s);
 /*
- * Post READs as long as the window allows.  own: the session for whose answers the calling worker
- * itself waits, or NULL.
+ * Post READs of the session's lane, its own and others', as long as the window allows: after
+ * soda_schedule_add(), and when READs have ended.  own: the session for whose answers the calling
+ * worker itself waits, or NULL.
  */
-void soda_schedule_run(struct soda_schedule *schedule, const struct soda_session *own);
-/* So many bytes more are under way to the server, or (negative) fewer. */
-void soda_schedule_count(struct soda_schedule *schedule, int64_t bytes);
+void soda_schedule_run(struct soda_session *s, const struct soda_session *own);
+/* So many bytes more are under way to the session's server, or (negative) fewer. */
+void soda_schedule_count(struct soda_session *s, int64_t bytes);
+/* Bytes under way to all servers. */
+uint64_t soda_schedule_under_way(struct soda_schedule *schedule);
 
 #endif

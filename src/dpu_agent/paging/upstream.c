@@ -124,6 +124,10 @@ static void close_channels(struct soda_server *server)
 	soda_writes_restart(s);
 	soda_writes_unkeep(s);
 	drop_queue(s);
+	/* what was under way has made room, and no answer will come that tells others of the
+	 * server's */
+	if (soda_paging(s)->async)
+		soda_schedule_run(s, NULL);
 }
 
 /* Regions */
@@ -472,6 +476,7 @@ static void come_up(struct soda_server *server)
 	bool passes = s->shows && soda_paging(s)->async && !soda_paging(s)->sealer.on;
 
 	p->orphan_since_ms = 0;
+	soda_schedule_enter(s);
 	pthread_mutex_lock(&s->lock);
 	p->secret = server->hello.secret;
 	p->keeps = passes && soda_conn_keeps(writes);

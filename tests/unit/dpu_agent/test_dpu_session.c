@@ -1412,6 +1412,104 @@ static void what_is_kept_is_bounded(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+/* A member that does not answer keeps the READs of its own sessions, and no others. */
+
+enum { FULL = 4 }; /* READs of a page that a window lets through */
+
+static void hold_member(const struct program *p)
+{
+	FAKE_SET(hold_client, p->id);
+	FAKE_SET(hold_reads, true);
+}
+
+static void silent_member(void **state)
+{
+	const char *list = "fake://a,fake://b";
+	struct fake_rq *rqs[3 * FULL];
+	struct program a, b;
+
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_options.window = FULL * PAGE;
+	fake_up();
+	join_member(&a, list, 0);
+	join_member(&b, list, 1);
+	program_write(&b, REGION, 3, 33);
+	hold_member(&a);
+	for (unsigned i = 0; i < 3 * FULL; i++)
+		rqs[i] = program_post_read(&a, REGION, 2 * i);
+	for (unsigned i = 0; i < 3 * FULL; i++)
+		assert_int_equal(program_read(&b, REGION, 3), 33);
+	assert_false(program_answered(rqs[0]));
+	FAKE_SET(hold_reads, false);
+	for (unsigned i = 0; i < 3 * FULL; i++)
+		assert_int_equal(program_await(rqs[i]), 0);
+	leave(&b);
+	leave(&a);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * READs of one session fill the window of the server, and its connections end.  Another one's READ,
+ * which waited for the window, is posted though no answer comes, and nobody rings a doorbell.
+ */
+static void room_of_a_lost_connection(void **state)
+{
+	struct fake_rq *rqs[FULL], *waits;
+	struct program a, b;
+
+	fake_options.window = FULL * PAGE;
+	fake_up();
+	join_and_open(&a, 0);
+	join_and_open(&b, 0);
+	program_write(&b, REGION, 3, 33);
+	assert_int_equal(program_sync(&b, REGION), 0);
+	hold_member(&a);
+	for (unsigned i = 0; i < FULL; i++)
+		rqs[i] = program_post_read(&a, REGION, 2 * i);
+	waits = program_post_read(&b, REGION, 3);
+	assert_false(program_answered(waits));
+	fake_cut(a.id, -ECONNREFUSED);
+	assert_int_equal(program_await(waits), 0);
+	assert_int_equal(program_got(waits), 33);
+	for (unsigned i = 0; i < FULL; i++)
+		assert_int_equal(program_await(rqs[i]), -ECONNRESET);
+	assert_true(program_is_expelled(&a));
+	program_vanish(&a);
+	fake_mend();
+	FAKE_SET(hold_reads, false);
+	leave(&b);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The same server, and a client that goes while its READ waits for the window: nobody waits for
+ * that READ any more, so it comes back while the window is still full.
+ */
+static void comes_back_before_its_turn(void **state)
+{
+	struct fake_rq *rqs[FULL], *waits;
+	struct program a, b;
+
+	fake_options.window = FULL * PAGE;
+	fake_up();
+	join_and_open(&a, 0);
+	join_and_open(&b, 0);
+	program_write(&b, REGION, 3, 33); /* keeps its session */
+	hold_member(&a);
+	for (unsigned i = 0; i < FULL; i++)
+		rqs[i] = program_post_read(&a, REGION, 2 * i);
+	waits = program_post_read(&b, REGION, 3);
+	program_return(&b);
+	assert_int_equal(program_await(waits), -ECONNRESET);
+	assert_false(program_answered(rqs[0]));
+	FAKE_SET(hold_reads, false);
+	for (unsigned i = 0; i < FULL; i++)
+		assert_int_equal(program_await(rqs[i]), 0);
+	leave(&b);
+	leave(&a);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* STORE: the map of the region, as that of the other program's where there is one. */
 static int join_store(struct program *p, const struct program *as, uint64_t secret)
 {
@@ -1702,6 +1800,9 @@ int main(void)
 		cmocka_unit_test_setup(members_that_come_and_go, set_up),
 		cmocka_unit_test_setup(places_are_used_again, set_up),
 		cmocka_unit_test_setup(one_object_of_two_members, set_up),
+		cmocka_unit_test_setup(silent_member, set_up),
+		cmocka_unit_test_setup(room_of_a_lost_connection, set_up),
+		cmocka_unit_test_setup(comes_back_before_its_turn, set_up),
 		cmocka_unit_test_setup(chunks_of_one_size, set_up),
 		cmocka_unit_test_setup(comes_back_with_other_chunks, set_up),
 		cmocka_unit_test_setup(no_pool_of_one_server, set_up),

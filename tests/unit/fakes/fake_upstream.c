@@ -599,6 +599,11 @@ static int status_locked(struct soda_conn *conn, const struct posted *p)
 	return 0;
 }
 
+static bool holds_locked(const struct soda_conn *c)
+{
+	return !fake_upstream.hold_client || fake_upstream.hold_client == c->client;
+}
+
 static int collect_locked(struct soda_conn *c, struct soda_done *done, int max)
 {
 	int n = 0;
@@ -606,7 +611,8 @@ static int collect_locked(struct soda_conn *c, struct soda_done *done, int max)
 	while (n < max && c->head != c->flushed) {
 		const struct posted *p = &c->at[c->head % DEPTH];
 
-		if (p->write ? fake_upstream.hold_writes : fake_upstream.hold_reads)
+		if (holds_locked(c) &&
+		    (p->write ? fake_upstream.hold_writes : fake_upstream.hold_reads))
 			break;
 		done[n++] = (struct soda_done){ .cookie = p->cookie,
 						.bytes = p->bytes,
