@@ -474,6 +474,8 @@ long sim_syscall(long number, ...)
 		return 0;
 	case SYS_write:
 		return sim_write((int)a[0], (const void *)a[1], (size_t)a[2]);
+	case SYS_pwrite64:
+		return sim_memfd_write((int)a[0], (const void *)a[1], (size_t)a[2], (off_t)a[3]);
 	case SYS_read:
 		return sim_read((int)a[0], (void *)a[1], (size_t)a[2]);
 	case SYS_mincore:

@@ -373,6 +373,32 @@ static void note_put(struct soda_region *r, uint32_t chunk)
 		punch(r, oldest - 1);
 }
 
+/*
+ * Write the chunk's data into the memfd, over what is there.  Pages that are there need not have
+ * them: an agent whose chunks are large folios makes a chunk's pages, of zeros, before it writes to
+ * them.  What it writes then is the same.
+ */
+static int put(const struct soda_region *r, uint32_t chunk, const char *data)
+{
+	const struct soda_shared *s = r->shared;
+	uint64_t at = chunk * (uint64_t)s->memory.stored.chunk_bytes;
+	uint32_t bytes = soda_region_chunk_bytes(r, r->first + chunk);
+	int saved = errno, ret = 0;
+
+	for (uint32_t done = 0; done < bytes && !ret;) {
+		ssize_t n = syscall(SYS_pwrite64, s->memory.parts[at / SODA_WIRE_STORE_PART],
+				    data + done, bytes - done,
+				    (off_t)(at % SODA_WIRE_STORE_PART + done));
+
+		if (n > 0)
+			done += (uint32_t)n;
+		else if (!n || errno != EINTR)
+			ret = n && errno != ENOSPC ? -errno : -ENOMEM;
+	}
+	errno = saved;
+	return ret;
+}
+
 /* Of an agent that has no store for the object, or no memory for the chunk. */
 static int install(struct soda_region *r, uint32_t id, const void *data)
 {
@@ -387,8 +413,7 @@ static int install(struct soda_region *r, uint32_t id, const void *data)
 	}
 	if ((word & SODA_STORE_STATE) == SODA_STORE_FILLING)
 		return -ENOENT;
-	/* pages that another process has put there are not mapped here yet */
-	ret = soda_agent.page_ops->copy(soda_chunk_address(id), data, bytes, false);
+	ret = put(r, chunk, data);
 	if (ret == -ENOMEM && (word & SODA_STORE_STATE) == SODA_STORE_EMPTY)
 		punch(r, chunk); /* the pages before it: nobody would count them */
 	if (!ret)
