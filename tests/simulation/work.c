@@ -700,14 +700,35 @@ static void await_places(void)
 	}
 }
 
-/* WRITABLE: its server may have ended while it wrote the file back. NULL: soda_last_error() says
- * why. */
+static void release_all(void)
+{
+	for (int i = 0; i < SIM_OBJECTS; i++) {
+		sim_objects[i].users += !!sim_objects[i].base;
+		if (sim_objects[i].base && !release(&sim_objects[i]))
+			sim_objects[i].users--;
+	}
+}
+
+/* Until the server has given up those who have the file, or what a quota is for. */
+static bool may_pass(int err)
+{
+	return err == EBUSY || err == EDQUOT || err == ENOSPC;
+}
+
+/*
+ * WRITABLE: its server may have ended while it wrote the file back, and a quota may have become
+ * less than what was left for soda_shutdown() to free. NULL: soda_last_error() says why.
+ */
 static char *open_again(int file, size_t *bytes_p)
 {
 	unsigned flags = SODA_WRITABLE | (plan.agent_settings.seal ? 0 : SODA_SEALED);
 	char *p = soda_alloc_file(files[file].name, 0, flags, bytes_p);
 
-	for (uint64_t s = 0; !p && errno == EBUSY && s < seconds_of_patience(); s++) {
+	if (!p && (errno == EDQUOT || errno == ENOSPC)) {
+		release_all();
+		p = soda_alloc_file(files[file].name, 0, flags, bytes_p);
+	}
+	for (uint64_t s = 0; !p && may_pass(errno) && s < seconds_of_patience(); s++) {
 		sim_sleep(SIM_S, "a file to be let go of");
 		p = soda_alloc_file(files[file].name, 0, flags, bytes_p);
 	}
@@ -740,7 +761,44 @@ static void read_sealed(int file)
 			 soda_last_error());
 }
 
-/* Everything is mended: all is brought to the server, all is seen once more, and freed. */
+/* An object is refused for want of room, which the application could make. */
+static bool lacks_room(const struct sim_object *o)
+{
+	int err = sim_model_abandoned(o) ? sim_host_refused(o->base) : 0;
+
+	return err == -ENOSPC || err == -EDQUOT;
+}
+
+static bool any_lacks_room(void)
+{
+	bool any = false;
+
+	for (int i = 0; i < SIM_OBJECTS; i++)
+		any = any || lacks_room(&sim_objects[i]);
+	return any;
+}
+
+/*
+ * What was refused may be free by now, and what it needs taken by what the application has made
+ * since: then that is freed, until there is room for all that waits.
+ */
+static void make_room(void)
+{
+	for (int i = 0; i < SIM_OBJECTS; i++) {
+		struct sim_object *o = &sim_objects[i];
+
+		if (!any_lacks_room())
+			return;
+		if (!o->base || lacks_room(o))
+			continue;
+		o->users++;
+		if (!release(o))
+			o->users--;
+		else
+			sim_sleep(40 * SIM_S, "what is asked for again to have the room");
+	}
+}
+
 /* All slabs have their copies, if the servers have room for them. */
 static void await_copies(void)
 {
@@ -748,6 +806,7 @@ static void await_copies(void)
 		sim_fate_await_copies();
 }
 
+/* Everything is mended: all is brought to the server, all is seen once more, and freed. */
 void sim_work_end(void)
 {
 	int ret = -1;
@@ -760,6 +819,7 @@ void sim_work_end(void)
 	for (int i = 0; i < SIM_OBJECTS; i++)
 		if (sim_model_abandoned(&sim_objects[i]))
 			release(&sim_objects[i]);
+	make_room();
 	for (int tries = 0; ret && tries < 4 + SIM_OBJECTS; tries++) {
 		ret = soda_sync(NULL, 0);
 		sim_note("soda_sync of all: %d %s", ret, ret ? soda_last_error() : "");

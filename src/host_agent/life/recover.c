@@ -596,8 +596,10 @@ static int ask_again(struct soda_region *r, void *arg)
 	if (soda_call_lost(ret))
 		return ret;
 	r->asked = !ret;
-	if (ret)
+	if (ret) { /* maybe for another reason than before: soda_sync() says the last one */
+		note_refused(r, ret);
 		return 0;
+	}
 	soda_conn_unmap_region(&mr);
 	return is_same(r, opened.bytes, opened.file_id);
 }
