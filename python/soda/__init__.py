@@ -21,10 +21,10 @@ import warnings
 import numpy as np
 
 from . import _soda
-from ._soda import Error, __version__
+from ._soda import OFF, Error, __version__
 
-__all__ = ["Array", "Error", "advise", "array", "empty", "full", "init", "open", "prefetch", "readinto", "send",
-           "shutdown", "stats", "sync", "tofile", "zeros"]
+__all__ = ["OFF", "Array", "Error", "advise", "array", "empty", "full", "init", "open", "prefetch", "readinto",
+           "send", "shutdown", "stats", "sync", "tofile", "zeros"]
 
 _ADVICE = {"normal": 0, "sequential": 1, "random": 2, "willneed": 3, "cold": 4, "discard": 5, "pin": 6, "unpin": 7,
            "static-cache": 8, "dynamic-cache": 9, "no-cache": 10}
@@ -146,19 +146,30 @@ def array(threshold=1 << 20):
         _soda.put_handler(before)
 
 
-def init(*, server=None, dpu=None, buffer=None, evict=None, mechanisms=None, chunk=0, mode="auto", on_error="sigbus",
-         threads=0, prefetch=0, fault_ms=0):
+def init(*, server=None, dpu=None, buffer=None, evict=None, mechanisms=None, chunk=0, mode=None, on_error=None,
+         threads=0, prefetch=None, fault_ms=0, poll=None, evict_high=0, evict_low=0, connect_ms=0, log=None):
     """Start the runtime, before the first array, with other settings than the environment's.
 
     server: "tcp://host:port" and the like.  buffer: the local memory for pages, as "512M" or "1/3".
-    The others are those of soda_init(3).
+    prefetch: how many chunks a stream runs ahead, poll: for how many microseconds an answer is waited for
+    busily; 0 and OFF: not at all.  log: "error", "warning", "info" or "debug".
+    The others are those of soda_init(3), where 0 and None are the environment's or the default.
     """
-    modes = {"auto": 0, "inline": 1, "handler": 2}
-    errors = {"sigbus": 0, "abort": 2, "wait": 3}
-    if mode not in modes or on_error not in errors:
-        raise ValueError(f"mode is one of {', '.join(modes)}, on_error of {', '.join(errors)}")
+    modes = {None: 0, "auto": 0, "inline": 1, "handler": 2}
+    errors = {None: 0, "sigbus": 1, "abort": 2, "wait": 3}
+    levels = {None: 0, "error": 1, "warning": 2, "info": 3, "debug": 4}
+    for name, value, choices in ("mode", mode, modes), ("on_error", on_error, errors), ("log", log, levels):
+        if value not in choices:
+            raise ValueError(f"{name} is one of {', '.join(filter(None, choices))}, not {value!r}")
     _soda.init(server=server, dpu=dpu, buffer=buffer, evict=evict, mechanisms=mechanisms, chunk=chunk,
-               mode=modes[mode], on_error=errors[on_error], threads=threads, prefetch=prefetch, fault_ms=fault_ms)
+               mode=modes[mode], on_error=errors[on_error], threads=threads, prefetch=_count(prefetch),
+               fault_ms=fault_ms, poll_us=_count(poll), evict_high=evict_high, evict_low=evict_low,
+               connect_ms=connect_ms, log=levels[log])
+
+
+def _count(value):
+    """A number of soda_init(3), where 0 is the default."""
+    return 0 if value is None else value or OFF
 
 
 def shutdown():
@@ -194,7 +205,12 @@ def _pieces(array):
     flat = array.reshape(-1) if array.flags.c_contiguous else None
     step = max(1, _PIECE // max(1, array.itemsize))
     for at in range(0, array.size, step):
-        yield np.array(flat[at:at + step] if flat is not None else array.flat[at:at + step], subok=False)
+        piece = np.array(flat[at:at + step] if flat is not None else array.flat[at:at + step], subok=False)
+        yield piece.view(np.uint8)  # dates have no buffers
+
+
+def _not_now(what, done):
+    return BlockingIOError(errno.EAGAIN, f"the file {what} nothing now: {done} bytes are done", done)
 
 
 def tofile(array, file):
@@ -202,16 +218,20 @@ def tofile(array, file):
     if not hasattr(file, "write"):
         with io.open(file, "wb") as opened:
             return tofile(array, opened)
-    for piece in _pieces(array):
-        view = memoryview(piece).cast("B")
+    done = 0
+    for piece in _pieces(array) if array.nbytes else ():
+        view = memoryview(piece)
         while view:
             n = file.write(view)
-            view = view[len(view) if n is None else n:]
+            if n is None:
+                raise _not_now("takes", done)
+            view = view[n:]
+            done += n
 
 
 def send(socket, array):
     """Send all of an array's bytes on a socket, by pieces that go through local memory."""
-    for piece in _pieces(array):
+    for piece in _pieces(array) if array.nbytes else ():
         socket.sendall(piece)
 
 
@@ -224,6 +244,8 @@ def readinto(file, array):
     piece, at = bytearray(min(_PIECE, len(target))), 0
     while at < len(target):
         n = read(memoryview(piece)[:len(target) - at])
+        if n is None:
+            raise _not_now("gives", at)
         if not n:
             break
         target[at:at + n] = memoryview(piece)[:n]

@@ -7,6 +7,7 @@
  * not fit.  Views with a format (memoryview, numpy itself) have the memory as it is.
  */
 #define NPY_NO_DEPRECATED_API NPY_1_22_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_22_API_VERSION
 #define PY_ARRAY_UNIQUE_SYMBOL soda_python_numpy
 #include "module.h"
 
@@ -14,15 +15,6 @@
 #include <numpy/arrayobject.h>
 
 #include "soda.h"
-
-/* A range that is pinned for a buffer; pins do not count in libsoda, so they are counted here. */
-struct pin {
-	struct pin *next;
-	char *start;
-	size_t bytes;
-};
-
-static struct pin *pins; /* guarded by the GIL */
 
 int soda_python_array_range(PyObject *array, char **start_p, size_t *bytes_p)
 {
@@ -50,6 +42,35 @@ int soda_python_array_range(PyObject *array, char **start_p, size_t *bytes_p)
 	return 0;
 }
 
+/* The dimension with the smallest step that is `step` bytes and has more than one element, or -1.
+ */
+static int dimension_of(PyArrayObject *a, npy_intp step, unsigned long done)
+{
+	for (int i = 0; i < PyArray_NDIM(a); i++)
+		if (!(done >> i & 1) && PyArray_DIM(a, i) != 1 &&
+		    (PyArray_STRIDE(a, i) == step || PyArray_STRIDE(a, i) == -step))
+			return i;
+	return -1;
+}
+
+int soda_python_array_dense(PyObject *array)
+{
+	PyArrayObject *a = (PyArrayObject *)array;
+	unsigned long done = 0; /* bits: no array has 64 dimensions or more */
+	npy_intp step, all;
+	int i;
+
+	if (!PyArray_Check(array))
+		return -1;
+	all = PyArray_NBYTES(a);
+	step = PyArray_ITEMSIZE(a);
+	while (step && step < all && (i = dimension_of(a, step, done)) >= 0) {
+		done |= 1ul << i;
+		step *= PyArray_DIM(a, i);
+	}
+	return step == all || !all;
+}
+
 /* The pages can be written to by the kernel, which may not be the first to store to one. */
 static void touch(char *start, size_t bytes)
 {
@@ -58,61 +79,30 @@ static void touch(char *start, size_t bytes)
 	__atomic_fetch_or(start + bytes - 1, 0, __ATOMIC_RELAXED);
 }
 
-static int pin(Py_buffer *view)
+static int pin(Py_buffer *view, bool writes)
 {
-	struct pin *p = PyMem_Malloc(sizeof(*p));
+	struct soda_python_pin *p;
 	int ret;
 
-	if (!p) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	*p = (struct pin){ pins, view->buf, (size_t)view->len };
-	Py_BEGIN_ALLOW_THREADS ret = soda_advise(p->start, p->bytes, SODA_PIN);
-	if (!ret && !view->readonly)
-		touch(p->start, p->bytes);
-	Py_END_ALLOW_THREADS if (ret)
+	Py_BEGIN_ALLOW_THREADS ret = soda_python_pin(view->buf, (size_t)view->len, &p);
+	if (!ret && writes)
+		touch(view->buf, (size_t)view->len);
+	Py_END_ALLOW_THREADS if (!ret)
 	{
-		PyMem_Free(p);
-		if (ret == -EINVAL) /* the result of a computation: local memory */
-			return 0;
-		if (ret == -ENOMEM)
-			soda_python_say(ENOMEM,
-					"what the kernel is given stays in the page buffer, "
+		view->internal = p;
+		return 0;
+	}
+	if (ret == -EINVAL) /* the result of a computation: local memory */
+		return 0;
+	if (ret == -ENOBUFS)
+		PyErr_NoMemory();
+	else if (ret == -ENOMEM)
+		soda_python_say(ENOMEM, "what the kernel is given stays in the page buffer, "
 					"where so much does not fit: hand over parts of the "
 					"array, or use soda.tofile(), send() or readinto()");
-		else
-			soda_python_raise(ret);
-		return -1;
-	}
-	p->next = pins;
-	pins = p;
-	view->internal = p;
-	return 0;
-}
-
-/* Whether the chunks of two ranges may be the same: to stay pinned for too long is harmless. */
-static bool near(const struct pin *a, const struct pin *b)
-{
-	const size_t chunk = 2 << 20; /* no chunk is larger */
-
-	return a->start < b->start + b->bytes + chunk && b->start < a->start + a->bytes + chunk;
-}
-
-static void unpin(struct pin *p)
-{
-	struct pin **at = &pins, *other;
-
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
-	for (other = pins; other && !near(other, p);)
-		other = other->next;
-	if (!other) {
-		Py_BEGIN_ALLOW_THREADS soda_advise(p->start, p->bytes, SODA_UNPIN);
-		Py_END_ALLOW_THREADS
-	}
-	PyMem_Free(p);
+	else
+		soda_python_raise(ret);
+	return -1;
 }
 
 static int get_buffer(PyObject *self, Py_buffer *view, int flags)
@@ -125,7 +115,7 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags)
 	if ((flags & (PyBUF_FORMAT | PyBUF_STRIDES)) || !view->len || soda_python_forked() ||
 	    (!soda_python_buffers() && !soda_python_blocks()))
 		return 0;
-	if (pin(view)) {
+	if (pin(view, flags & PyBUF_WRITABLE)) { /* who only reads must not make pages dirty */
 		PyBuffer_Release(view);
 		return -1;
 	}
@@ -134,9 +124,13 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags)
 
 static void release_buffer(PyObject *self, Py_buffer *view)
 {
-	if (view->internal)
-		unpin(view->internal);
+	struct soda_python_pin *p = view->internal;
+
 	view->internal = NULL;
+	if (p && !soda_python_forked()) {
+		Py_BEGIN_ALLOW_THREADS soda_python_unpin(p);
+		Py_END_ALLOW_THREADS
+	}
 }
 
 static PyType_Slot slots[] = {

@@ -71,7 +71,8 @@ static void buffer_dealloc(PyObject *self)
 
 	alive--;
 	if (!soda_python_forked()) {
-		Py_BEGIN_ALLOW_THREADS ret = soda_try_free(b->memory);
+		Py_BEGIN_ALLOW_THREADS soda_python_pins_forget(b->memory, (size_t)b->bytes);
+		ret = soda_try_free(b->memory);
 		Py_END_ALLOW_THREADS
 	}
 	if (ret) {

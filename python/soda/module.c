@@ -50,17 +50,21 @@ static PyObject *none_or_error(int ret)
 
 static PyObject *module_init(PyObject *module, PyObject *args, PyObject *named)
 {
-	static const char *const names[] = { "server",	   "dpu",      "buffer",   "evict",
-					     "mechanisms", "chunk",    "mode",	   "on_error",
-					     "threads",	   "prefetch", "fault_ms", NULL };
+	static const char *const names[] = { "server",	   "dpu",	"buffer",     "evict",
+					     "mechanisms", "chunk",	"mode",	      "on_error",
+					     "threads",	   "prefetch",	"fault_ms",   "poll_us",
+					     "evict_high", "evict_low", "connect_ms", "log",
+					     NULL };
 	struct soda_config cfg = SODA_CONFIG_INIT;
 	Py_ssize_t chunk = 0;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(args, named, "|$zzzzznIIIII", (char **)(uintptr_t)names,
-					 &cfg.server, &cfg.dpu, &cfg.buffer, &cfg.evict,
-					 &cfg.mechanisms, &chunk, &cfg.mode, &cfg.on_error,
-					 &cfg.threads, &cfg.prefetch_chunks, &cfg.fault_timeout_ms))
+	if (!PyArg_ParseTupleAndKeywords(
+		    args, named, "|$zzzzznIIIIIIIIII", (char **)(uintptr_t)names, &cfg.server,
+		    &cfg.dpu, &cfg.buffer, &cfg.evict, &cfg.mechanisms, &chunk, &cfg.mode,
+		    &cfg.on_error, &cfg.threads, &cfg.prefetch_chunks, &cfg.fault_timeout_ms,
+		    &cfg.poll_us, &cfg.evict_high_pct, &cfg.evict_low_pct, &cfg.connect_timeout_ms,
+		    &cfg.log_level))
 		return NULL;
 	cfg.chunk_bytes = (size_t)chunk;
 	Py_BEGIN_ALLOW_THREADS ret = soda_init(&cfg);
@@ -81,6 +85,40 @@ static PyObject *module_sync(PyObject *module, PyObject *array)
 	Py_END_ALLOW_THREADS return none_or_error(ret);
 }
 
+/* Advice that changes what is in a range, or what may be done there: it is for that range alone. */
+static int check_range(PyObject *array, const char *start, int advice)
+{
+	if (advice != SODA_DISCARD && advice != SODA_STATIC_CACHE)
+		return 0;
+	if (!soda_python_array_dense(array)) {
+		PyErr_SetString(PyExc_ValueError, "the array is not contiguous: what lies between "
+						  "its elements is not its own");
+		return -1;
+	}
+	if (advice == SODA_STATIC_CACHE && soda_python_shares(start)) {
+		PyErr_SetString(PyExc_ValueError,
+				"the array may share chunks with others, to which nothing could "
+				"be stored any more: use soda.empty() and the like");
+		return -1;
+	}
+	return 0;
+}
+
+static int advise(char *start, size_t bytes, int advice)
+{
+	int ret;
+
+	if (soda_python_forked()) /* refused, with a sentence */
+		return soda_advise(start, bytes, advice);
+	if (advice == SODA_PIN)
+		ret = soda_python_pin_keep(start, bytes);
+	else if (advice == SODA_UNPIN)
+		ret = soda_python_pin_end(start, bytes);
+	else
+		ret = soda_advise(start, bytes, advice);
+	return ret == -ENOBUFS ? -ENOMEM : ret;
+}
+
 static PyObject *module_advise(PyObject *module, PyObject *args)
 {
 	PyObject *array;
@@ -94,7 +132,9 @@ static PyObject *module_advise(PyObject *module, PyObject *args)
 		return PyErr_Format(PyExc_TypeError, "advice is for arrays");
 	if (!bytes)
 		Py_RETURN_NONE;
-	Py_BEGIN_ALLOW_THREADS ret = soda_advise(start, bytes, advice);
+	if (check_range(array, start, advice))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS ret = advise(start, bytes, advice);
 	Py_END_ALLOW_THREADS return none_or_error(ret);
 }
 
@@ -236,9 +276,11 @@ PyMODINIT_FUNC PyInit__soda(void)
 	soda_python_error = PyErr_NewExceptionWithDoc(
 		"soda.Error", "What libsoda could not do: errno, and a sentence that says why.",
 		PyExc_OSError, NULL);
-	if (!soda_python_error || PyModule_AddObjectRef(module, "Error", soda_python_error) ||
+	if (!soda_python_error || soda_python_pins_begin() ||
+	    PyModule_AddObjectRef(module, "Error", soda_python_error) ||
 	    soda_python_array_add(module) || soda_python_buffer_add(module) ||
 	    soda_python_hook_add(module) ||
+	    PyModule_AddObject(module, "OFF", PyLong_FromUnsignedLong(SODA_OFF)) ||
 	    PyModule_AddStringConstant(module, "__version__", soda_version())) {
 		Py_DECREF(module);
 		return NULL;

@@ -8,6 +8,7 @@ import pickle
 import socket
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -130,6 +131,46 @@ class Arrays(unittest.TestCase):
         self.assertEqual(sums, [int(local[i::4].sum()) for i in range(4)])
 
 
+class Advice(unittest.TestCase):
+    """Advice that changes what is there is for what the array has, and nothing between."""
+
+    def test_discard_leaves_gaps(self):
+        a = soda.full((1024, 4096), 1.0)
+        for part in a[:, 0], a[::2], a[:, ::-3], np.broadcast_to(a[0], (7, 4096)):
+            for advice in "discard", "static-cache":
+                with self.assertRaisesRegex(ValueError, "contiguous"):
+                    soda.advise(part, advice)
+        self.assertEqual(a.sum(), a.size)
+        soda.advise(a[512:].T[::-1], "discard")
+        self.assertEqual(a.sum(), a.size // 2)
+
+    def test_discard_in_the_heap(self):
+        with soda.array(1 << 12):
+            arrays = [np.full(9000, 1.0) for _ in range(64)]
+        for array in arrays[::2]:
+            soda.advise(array, "discard")
+        self.assertTrue(all(array.all() for array in arrays[1::2]))
+        with self.assertRaisesRegex(ValueError, "share"):
+            soda.advise(arrays[0], "static-cache")
+
+    def test_a_buffer_leaves_a_pin(self):
+        a = soda.full(4 << 20, 7, np.uint8)
+        chunk = 64 << 10
+        soda.advise(a[:4 * chunk], "pin")
+        with open(os.devnull, "wb", buffering=0) as file:
+            for _ in range(3):
+                file.write(a[:chunk])
+                file.write(a[2 * chunk:8 * chunk])
+        self.assertGreaterEqual(soda.stats()["pinned_bytes"], 4 * chunk)
+        soda.advise(a[:chunk], "unpin")
+        soda.advise(a[2 * chunk:4 * chunk], "unpin")
+        soda.advise(a[chunk:2 * chunk], "unpin")
+        self.assertEqual(soda.stats()["pinned_bytes"], 0)
+        soda.advise(a, "pin")
+        del a
+        self.assertEqual(soda.stats()["pinned_bytes"], 0)
+
+
 class Kernel(unittest.TestCase):
     """Arrays that the kernel is given."""
 
@@ -159,6 +200,77 @@ class Kernel(unittest.TestCase):
         self.assertTrue(np.array_equal(back, same))
         self.assertEqual(hashlib.sha256(part).digest(), hashlib.sha256(same).digest())
         self.assertEqual(soda.stats()["pinned_bytes"], 0)
+
+    def test_what_is_read_stays_clean(self):
+        """What is written to a file is only read in memory."""
+        fam, local = numbers()
+        soda.sync()
+        part = fam[:200000]
+        before = soda.stats()
+        with tempfile.TemporaryFile(buffering=0) as file:
+            for _ in range(3):
+                file.write(part)
+        soda.sync()
+        after = soda.stats()
+        for name in "wp_faults", "bytes_written_back":
+            self.assertEqual(after[name], before[name], name)
+        self.assertTrue(np.array_equal(part, local[:200000]))
+
+    def test_buffers_of_threads(self):
+        """A buffer that ends takes nothing from one that another thread has."""
+        a = soda.full(16 << 20, 1, np.uint8)
+        (near, far), mib = socket.socketpair(), 1 << 20
+        with open(os.devnull, "wb", buffering=0) as file, near, far:
+            for turn in range(20):
+                soda.advise(a, "cold")
+                writer = threading.Thread(target=lambda: file.write(a[:2 * mib]))
+                receiver = threading.Thread(target=lambda: near.recv_into(a[mib:5 * mib]))
+                for thread in (writer, receiver) if turn % 2 else (receiver, writer):
+                    thread.start()
+                writer.join()
+                # It waits in the kernel with 4 MiB, or soon will.
+                until = time.monotonic() + 20
+                while soda.stats()["pinned_bytes"] < 4 * mib and time.monotonic() < until:
+                    time.sleep(0.001)
+                self.assertGreaterEqual(soda.stats()["pinned_bytes"], 4 * mib)
+                far.sendall(b"x")
+                receiver.join()
+                self.assertEqual(soda.stats()["pinned_bytes"], 0)
+
+    def test_dates(self):
+        for dtype in "M8[s]", "m8[ms]":
+            fam = soda.zeros(300000, dtype)
+            fam[...] = np.arange(300000).astype(dtype)
+            local = np.array(fam, subok=False)
+            with tempfile.TemporaryDirectory() as folder:
+                np.save(folder + "/a.npy", fam)
+                self.assertTrue(np.array_equal(np.load(folder + "/a.npy"), local))
+                fam.tofile(folder + "/b")
+                self.assertTrue(np.array_equal(np.fromfile(folder + "/b", dtype), local))
+            here, there = socket.socketpair()
+            sender = threading.Thread(target=lambda: (soda.send(here, fam), here.close()))
+            sender.start()
+            back = soda.zeros(300000, dtype)
+            with there:
+                soda.readinto(there, back)
+            sender.join()
+            self.assertTrue(np.array_equal(back, local))
+
+    def test_not_now(self):
+        """A file that takes or gives nothing now loses nothing: it is an error, which says how far it came."""
+        fam = soda.full(1 << 20, 3, np.uint8)
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        os.set_blocking(reading, False)
+        with open(writing, "wb", buffering=0) as to, open(reading, "rb", buffering=0) as come:
+            with self.assertRaises(BlockingIOError) as caught:
+                soda.tofile(fam, to)
+            self.assertGreater(caught.exception.characters_written, 0)
+            back = soda.zeros(fam.size, np.uint8)
+            with self.assertRaises(BlockingIOError) as again:
+                soda.readinto(come, back)
+            self.assertEqual(again.exception.characters_written, caught.exception.characters_written)
+            self.assertEqual(int(back.sum()), 3 * again.exception.characters_written)
 
     def test_too_large_as_it_is(self):
         fam, _ = numbers()
@@ -259,6 +371,27 @@ class Hook(unittest.TestCase):
             a.resize(count, refcheck=False)
             self.assertEqual(list(a[:50]), list(range(50)))
         self.assertEqual(a[100:].sum(), 0)
+
+    def test_small_ones_share(self):
+        """An array of 64 KiB takes about that of the server, not a granule of it."""
+        before = soda.stats()["fam_bytes"]
+        with soda.array(1 << 16):
+            arrays = [np.full(1 << 13, i, float) for i in range(1500)]
+        self.assertLess(soda.stats()["fam_bytes"] - before, 400 << 20)
+        self.assertEqual(sum(int(a[-1]) for a in arrays), sum(range(1500)))
+        soda.advise(arrays[5], "cold")
+        self.assertTrue((arrays[5] == 5).all())
+        del arrays
+
+    def test_crosses(self):
+        """Sizes from local to the heap to objects, and back."""
+        with soda.array(1 << 16):
+            a = np.arange(100)
+        for count in 9000, 400000, 1200000, 20000, 100, 700000, 3000000, 50, 600000:
+            a.resize(count, refcheck=False)
+            self.assertEqual(list(a[:50]), list(range(50)))
+            a[50:] = 1
+            self.assertEqual(a.sum(), sum(range(50)) + count - 50)
 
     def test_full(self):
         with soda.array(), self.assertRaises(MemoryError):

@@ -78,6 +78,48 @@ class Process(unittest.TestCase):
             assert os.waitpid(pid, 0)[1] == 0
             assert a.sum() == 3 << 20""", says="RuntimeWarning: the child of a fork has no fabric memory")
 
+    def test_fork_while_arrays_come_and_go(self):
+        """A child that frees arrays does not wait for what another thread did at the fork."""
+        self.ends_well("""
+            import os, threading, warnings, numpy as np, soda
+            warnings.simplefilter("ignore")
+            stop = threading.Event()
+
+            def work():
+                with soda.array(1 << 12):
+                    while not stop.is_set():
+                        np.empty(1 << 12), np.empty(1 << 20)
+
+            with soda.array(1 << 12):
+                kept = [np.ones(1 << 12), np.ones(1 << 20)]
+            fam = soda.zeros(1 << 16)
+            view = memoryview(fam).cast("B")
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for _ in range(20):
+                pid = os.fork()
+                if pid == 0:
+                    kept.clear()
+                    os._exit(0)
+                assert os.waitpid(pid, 0)[1] == 0
+            stop.set()
+            for thread in threads:
+                thread.join()
+            assert kept[0].all() and kept[1].all()""")
+
+    def test_static(self):
+        """What is in an agent's static cache can be given to the kernel, which only reads it."""
+        with servers.Agent(self.server.address, "--static", "--static-bytes", "16M") as agent:
+            result = servers.run("""
+                import os, soda
+                a = soda.full(4 << 20, 3, "u1")
+                soda.advise(a, "static-cache")
+                with open(os.devnull, "wb", buffering=0) as file:
+                    assert file.write(a[:65536]) == 65536
+                print(int(a.sum()))""", SODA_DPU=agent.address, SODA_BUFFER="8M")
+        self.assertEqual((result.stderr, result.returncode, result.stdout), ("", 0, f"{12 << 20}\n"))
+
     def test_spawn(self):
         """Processes that multiprocessing spawns have arrays of their own, and get copies of ours."""
         script = self.server.path("spawned.py")
@@ -113,14 +155,19 @@ class Process(unittest.TestCase):
     def test_settings(self):
         out = self.ends_well("""
             import soda
-            for bad in ({"mode": "fast"}, {"buffer": "much"}):
+            for bad in ({"mode": "fast"}, {"buffer": "much"}, {"log": "loud"}):
                 try:
                     soda.init(**bad)
                 except (ValueError, soda.Error) as error:
                     print(error)
-            soda.init(buffer="4M", chunk=16384, mode="inline", threads=2)
+            soda.init(buffer="4M", chunk=16384, mode="inline", threads=2, prefetch=0, poll=soda.OFF, evict_high=90,
+                      evict_low=80, connect_ms=9000, log="error")
             a = soda.zeros(1 << 20)
             print(soda.stats()["buffer_bytes"])
+            a[:] = 1
+            soda.advise(a, "cold")
+            a.sum()
+            print(soda.stats()["prefetched"])
             try:
                 soda.init()
             except soda.Error as error:
@@ -128,7 +175,9 @@ class Process(unittest.TestCase):
         lines = out.splitlines()
         self.assertIn("inline", lines[0])
         self.assertIn("much", lines[1])
-        self.assertEqual(lines[-2:], ["4194304", "114"])
+        self.assertIn("warning", lines[2])
+        self.assertEqual(lines[-3], "4194304")
+        self.assertEqual(lines[-2:], ["0", "114"])
 
 
 class Page(unittest.TestCase):
