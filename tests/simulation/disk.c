@@ -15,13 +15,11 @@
 #include <unistd.h>
 
 #include "fibers.h"
+#include "nodes.h"
 #include "sealing/state.h"
 #include "trust/private.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
-
-ssize_t sim_memfd_write(int fd, const void *data, size_t bytes, off_t at);
-int sim_memfd_punch(int fd, int mode, off_t at, off_t bytes);
 
 enum { PAGE = 4096, NODES = 24, OPEN = 256, ROOM = 1 << 20, RING = 64 };
 

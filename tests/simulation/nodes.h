@@ -204,6 +204,9 @@ bool sim_agent_forced(uint64_t *forced_p);
 /* Memory of the store; memfd.c. */
 
 /* The kernel's number of a file of the store; 0: the descriptor is none of those. */
+int sim_memfd_create(const char *name, unsigned flags);
+ssize_t sim_memfd_write(int fd, const void *data, size_t bytes, off_t at);
+int sim_memfd_punch(int fd, int mode, off_t at, off_t bytes);
 uint64_t sim_memfd_file(int fd);
 /* Whether the file has the page that is mapped there, whoever else has it mapped. */
 bool sim_memfd_has(const void *addr);

@@ -26,8 +26,6 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-int sim_memfd_create(const char *name, unsigned flags);
-int sim_memfd_punch(int fd, int mode, off_t at, off_t bytes);
 
 enum { FILES = 4096, WATCHED = 256 };
 
