@@ -4,7 +4,7 @@
 MACHINE = {"cpu": "A CPU <fast>", "kernel": "6.1.0", "architecture": "x86_64", "processors": 2,
            "memory_bytes": 8 << 30, "soda": "0.1.0", "date": "2026-01-02 03:04 UTC"}
 MODES = ["dram", "ssd", "ssd+readahead", "ssd+advice", "memserver", "base", "agg", "async", "static", "dynamic",
-         "agg+async", "store", "all"]
+         "dynamic-paper", "static+dynamic", "agg+async", "store", "all"]
 
 
 def eval_run(mode, seconds, repetition=0, traffic=1000, valid=True, **members):

@@ -53,10 +53,20 @@ class Values(unittest.TestCase):
 
     def test_time_and_traffic(self):
         of = found(RUN("base", 4.0, traffic=50), RUN("agg", 3.0, 0, 100), RUN("agg", 5.0, 1, 100))
-        self.assertEqual(self.value(of, "figure-7", "agg").spread, spread.Spread(1.0, 0.75, 1.25, 2))
-        self.assertEqual(self.value(of, "figure-11", "agg").spread.median, 2)
-        self.assertEqual(of.parts(figure("figure-11"), "g1", "bfs", "agg"), [2, 0, 0, 0])
-        self.assertTrue(of.has_values(figure("figure-7")))
+        self.assertEqual(self.value(of, "figure-11", "agg").spread, spread.Spread(1.0, 0.75, 1.25, 2))
+        self.assertTrue(of.has_values(figure("figure-11")))
+        self.assertFalse(of.has_values(figure("figure-7")))
+
+    def test_the_baselines_of_the_paper(self):
+        """Figure 7: time without an agent. Figure 9: traffic of the server alone. Figure 11: time of the plain proxy."""
+        of = found(RUN("memserver", 2.0, traffic=50), RUN("base", 4.0, traffic=80), RUN("static", 3.0, traffic=100),
+                   RUN("dynamic-paper", 1.0, traffic=25))
+        self.assertEqual(self.value(of, "figure-7", "base").spread.median, 2)
+        self.assertEqual(self.value(of, "figure-9", "static").spread.median, 2)
+        self.assertEqual(of.parts(figure("figure-9"), "g1", "bfs", "static"), [2, 0, 0, 0])
+        self.assertEqual(self.value(of, "figure-9", "dynamic-paper").spread.median, 0.5)
+        self.assertEqual(self.value(of, "figure-11", "dynamic-paper").spread.median, 0.25)
+        self.assertEqual(of.series(figure("figure-11")), ["base", "static", "dynamic-paper"])
 
     def test_nothing_to_compare_with(self):
         of = found(RUN("base", 4.0))
@@ -78,9 +88,9 @@ class Values(unittest.TestCase):
         self.assertEqual(self.value(of, "figure-6", "all").spread, spread.Spread(4.0, 3.0, 6.0, 2))
 
     def test_invalid_is_not_missing(self):
-        of = found(RUN("base", 4.0), RUN("all", 4.0, valid=False), RUN("agg", 4.0))
+        of = found(RUN("memserver", 4.0), RUN("all", 4.0, valid=False), RUN("agg", 4.0))
         self.assertEqual(self.value(of, "figure-7", "all").state, evaluation.INVALID)
-        self.assertEqual(self.value(of, "figure-7", "async").state, evaluation.NOT_RUN)
+        self.assertEqual(self.value(of, "figure-11", "async").state, evaluation.NOT_RUN)
 
     def test_beside_another_process_is_apart(self):
         of = found(RUN("memserver", 4.0), RUN("memserver", 5.0, processes=2), RUN("all", 10.0, processes=2))

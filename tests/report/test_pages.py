@@ -66,23 +66,23 @@ class Pages(unittest.TestCase):
     def test_an_evaluation(self):
         page, drawn = pages.evaluation_page(samples.full_evaluation())
         parsed = self.check_stands_alone(page)
-        self.assertEqual(parsed.count("svg"), 7)
-        self.assertEqual(sorted(drawn), ["figure-10", "figure-11", "figure-6", "figure-7", "figure-8", "figure-9",
-                                         "slow-down"])
+        self.assertEqual(parsed.count("svg"), 8)
+        self.assertEqual(sorted(drawn), ["figure-10", "figure-11", "figure-6", "figure-7", "figure-8",
+                                         "figure-8-traffic", "figure-9", "slow-down"])
         for told in ("A CPU <fast>", "soda eval --out '<DIR>'", "by <nothing>", "it was <killed>", "none valid",
-                     "2 threads", "in 200 runs: 1.009 to 1.010"):
+                     "2 threads", "in 232 runs: 1.009 to 1.010"):
             self.assertIn(told, parsed.text)
         self.assertEqual(parsed.text.count("it was <killed>"), 4)
 
     def test_the_numbers_of_a_figure_are_in_its_table(self):
         runs = [samples.eval_run("base", 4.0), samples.eval_run("agg", 3.0), samples.eval_run("agg", 5.0, 1),
-                samples.eval_run("all", 1.0, valid=False, why_invalid="killed")]
+                samples.eval_run("static", 1.0, valid=False, why_invalid="killed")]
         page, drawn = pages.evaluation_page(samples.evaluation(runs))
-        text = page[page.index('<h2 id="figure-7"'):page.index('<h2 id="figure-8"')]
+        text = page[page.index('<h2 id="figure-11"'):]
         self.assertIn("<td>1.00<small>0.75–1.25</small></td>", text)
         self.assertIn("none valid", text)
-        self.assertIn("✕", drawn["figure-7"])
-        self.assertIn("bfs, agg: 1.00 (0.75–1.25)", drawn["figure-7"])
+        self.assertIn("✕", drawn["figure-11"])
+        self.assertIn("bfs, agg: 1.00 (0.75–1.25)", drawn["figure-11"])
         self.assertNotIn("figure-6", drawn)
         self.assertIn("Not measured here.", page)
 
@@ -151,7 +151,7 @@ class Command(unittest.TestCase):
         page = os.path.join(self.folder, "report.html")
         self.assertEqual(self.run_command(path), (0, page + "\n", ""))
         self.assertEqual(sorted(os.listdir(self.folder)), ["figures", "report.html", "results.json"])
-        self.assertEqual(len(os.listdir(os.path.join(self.folder, "figures"))), 7)
+        self.assertEqual(len(os.listdir(os.path.join(self.folder, "figures"))), 8)
 
     def test_a_page_elsewhere(self):
         path, page = self.write("run.json", samples.program()), os.path.join(self.folder, "other.html")

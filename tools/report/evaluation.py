@@ -18,6 +18,9 @@ MODES = {
     "static": "base, and the static cache, which holds vertex data; over shm programs read it where it lies, in the "
               "agent's memory, which no cap counts",
     "dynamic": "base, and the dynamic cache, which holds edge data",
+    "dynamic-paper": "base, and the dynamic cache as the paper has it: it evicts at random, and fetches ahead by the "
+                     "paper's model (policy random, prefetch-limit model)",
+    "static+dynamic": "base, and both caches",
     "agg+async": "base, and aggregation and asynchronous forwarding",
     "store": "agg+async, and the node's store, in which the processes share the graph; it has what their page buffers "
              "leave of what they have in the other modes",

@@ -22,6 +22,8 @@ COLOURS = {
     "async": ("#44aa99", "#3c9586"),
     "static": ("#aa4499", "#a5509a"),
     "dynamic": ("#ee9955", "#c17f46"),
+    "dynamic-paper": ("#f4c08a", "#d9a56f"),
+    "static+dynamic": ("#cc99bb", "#b07fa5"),
     "agg+async": ("#999933", "#85853a"),
     "store": ("#332288", "#6a5acd"),
     "all": ("#cc3355", "#c4476a"),

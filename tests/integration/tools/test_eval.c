@@ -112,7 +112,10 @@ static void test_writes_a_verified_report(void **state)
 	json_t *all;
 	size_t i;
 
+	/* what changes a run stands beside it */
+	setenv("SODA_DPU_RECENT_FOR_THE_REPORT", "17", 1);
 	EVAL("--modes", "memserver,store,all", "--apps", "bfs,pagerank", "--alone");
+	unsetenv("SODA_DPU_RECENT_FOR_THE_REPORT");
 	ended_well();
 	all = results(8);
 	json_array_foreach(member(all, "runs"), i, r) check_run(r);
@@ -120,6 +123,9 @@ static void test_writes_a_verified_report(void **state)
 	assert_int_equal(json_integer_value(member(all, "version")), 1);
 	assert_int_equal(json_array_size(member(all, "graphs")), 1);
 	assert_true(json_is_object(member(all, "machine")));
+	r = member(json_array_get(member(all, "commands"), 0), "environment");
+	assert_string_equal(json_string_value(json_object_get(r, "SODA_DPU_RECENT_FOR_THE_REPORT")),
+			    "17");
 	json_decref(all);
 	assert_true(size_of("results.csv") > 0);
 	assert_true(size_of("work") == 0);
@@ -129,17 +135,20 @@ static void test_writes_a_verified_report(void **state)
 /* With two processes, and the disk; without what draws there is a sentence instead of figures. */
 static void test_draws_figures(void **state)
 {
-	static const char *const figures[] = { "slow-down", "figure-6", "figure-7",
-					       "figure-8",  "figure-9", "figure-11" };
+	static const char *const figures[] = { "slow-down", "figure-6",		"figure-7",
+					       "figure-8",  "figure-8-traffic", "figure-9",
+					       "figure-11" };
 	const json_t *r;
 	char name[64];
 	json_t *all;
 	size_t i;
 
 	snprintf(out, sizeof(out), "%s/figures", dir);
-	EVAL("--modes", "ssd,ssd+readahead,ssd+advice,memserver,base,store,all", "--apps", "bfs");
+	EVAL("--modes",
+	     "ssd,ssd+readahead,ssd+advice,memserver,base,dynamic-paper,static+dynamic,store,all",
+	     "--apps", "bfs");
 	ended_well();
-	all = results(13);
+	all = results(15);
 	json_array_foreach(member(all, "runs"), i, r) check_run(r);
 	json_decref(all);
 	for (i = 0; drawn() && i < sizeof(figures) / sizeof(figures[0]); i++) {

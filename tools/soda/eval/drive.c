@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "soda/base/tool.h"
@@ -250,6 +251,23 @@ static void warn_of_memory(const struct soda_eval_plan *plan)
 				plan->out, soda_eval_mode_names[plan->modes[i]]);
 }
 
+/* The variables of the environment that change what programs and daemons do: they inherit them. */
+static json_t *environment(void)
+{
+	json_t *all = json_object();
+	char name[64];
+
+	for (char **at = environ; *at; at++) {
+		size_t n = strcspn(*at, "=");
+
+		if (strncmp(*at, "SODA_", 5) || n >= sizeof(name) || !(*at)[n])
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)n, *at);
+		json_object_set_new(all, name, json_string(*at + n + 1));
+	}
+	return all;
+}
+
 /* Run what has no valid result yet. */
 static int run_missing(const struct soda_eval_drive *drive,
 		       const struct soda_bench_guarded *guarded, struct soda_eval_results *results)
@@ -267,8 +285,9 @@ static int run_missing(const struct soda_eval_drive *drive,
 	stage.capped = try_cap(guarded->owner, cap, sizeof(cap));
 	warn_of_memory(drive->plan);
 	err = soda_eval_results_add(results, "command",
-				    json_pack("{ss ss so}", "text", drive->command, "memory_cap",
-					      cap, "machine", soda_machine_describe()));
+				    json_pack("{ss so ss so}", "text", drive->command,
+					      "environment", environment(), "memory_cap", cap,
+					      "machine", soda_machine_describe()));
 	say_plan(drive->plan, results);
 	soda_eval_verify_forget(drive->plan);
 	err = err ? err : do_runs(&stage, drive->plan, results);

@@ -54,8 +54,8 @@ static const struct soda_option option_table[] = {
 	       .choices = soda_eval_app_names,
 	       .help = "Applications of soda-ligra: these, kcore, mis, triangle, bellman-ford."),
 	OPTION("modes", 'm', LIST, modes, .arg = "LIST",
-	       .def = "ssd,ssd+readahead,ssd+advice,memserver,base,agg,async,static,dynamic,agg+"
-		      "async,store,all",
+	       .def = "ssd,ssd+readahead,ssd+advice,memserver,base,agg,async,static,dynamic,"
+		      "dynamic-paper,static+dynamic,agg+async,store,all",
 	       .choices = soda_eval_mode_names,
 	       .help = "What is compared; dram, which says what the others may have, is always "
 		       "there."),
@@ -102,7 +102,9 @@ static const char description[] =
 	"(ssd: mmap; ssd+readahead: with the disk\'s own readahead; ssd+advice: advised as fabric "
 	"memory is), on a memory server over tcp (memserver), and through a DPU agent: plain "
 	"(base), with each of its optimisations alone (agg, async, static: vertex data in the "
-	"static cache, dynamic: edge data in the dynamic cache), with the first two (agg+async), "
+	"static cache, dynamic: edge data in the dynamic cache, dynamic-paper: the same with the "
+	"paper's policy, random, and its model), with both caches (static+dynamic), with the first "
+	"two (agg+async), "
 	"with these two and a store for the graph that the node's processes share (store: as large "
 	"as what their page buffers then leave of what they have in the other modes; needs "
 	"--host-transport shm), with all but the store (all). "

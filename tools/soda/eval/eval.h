@@ -45,6 +45,8 @@ enum soda_eval_trait {
 	SODA_EVAL_STATICS = 1 << 6,
 	SODA_EVAL_DYNAMICS = 1 << 7,
 	SODA_EVAL_SHARES = 1 << 8, /* --store: the node's store, for both processes */
+	/* the dynamic cache evicts at random and fetches ahead by the model, as the paper's */
+	SODA_EVAL_AS_PAPER = 1 << 9,
 };
 
 /*
@@ -64,6 +66,10 @@ enum soda_eval_trait {
 	X(ASYNC, "async", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_FORWARDS)                         \
 	X(STATIC, "static", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_BESIDE | SODA_EVAL_STATICS)     \
 	X(DYNAMIC, "dynamic", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_DYNAMICS)                     \
+	X(DYNAMIC_PAPER, "dynamic-paper", 2,                                                       \
+	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_DYNAMICS | SODA_EVAL_AS_PAPER)                       \
+	X(STATIC_DYNAMIC, "static+dynamic", 2,                                                     \
+	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_STATICS | SODA_EVAL_DYNAMICS)                        \
 	X(AGG_ASYNC, "agg+async", 2,                                                               \
 	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_AGGREGATES | SODA_EVAL_FORWARDS)                     \
 	X(STORE, "store", 2,                                                                       \

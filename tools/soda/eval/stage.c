@@ -112,6 +112,8 @@ int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_
 		yes(mode, SODA_EVAL_FORWARDS, "--async=yes", "--async=no"),
 		yes(mode, SODA_EVAL_DYNAMICS, "--dynamic=yes", "--dynamic=no"),
 		yes(mode, SODA_EVAL_STATICS, "--static=yes", "--static=no"),
+		yes(mode, SODA_EVAL_AS_PAPER, "--policy=random", "--policy=stream"),
+		yes(mode, SODA_EVAL_AS_PAPER, "--prefetch-limit=model", "--prefetch-limit=both"),
 		/* vertex data: PATH.idx and PATH.in.idx */
 		yes(mode, SODA_EVAL_STATICS, "--static-rule=*.idx", NULL),
 		NULL,
