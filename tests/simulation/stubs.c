@@ -18,6 +18,11 @@ int soda_private_start(const char *program, int timeout_ms, char *address, size_
 	return -ENOTSUP;
 }
 
+bool soda_private_started(void)
+{
+	return false;
+}
+
 void soda_private_stop(void)
 {
 }

@@ -40,6 +40,11 @@ int soda_private_start(const char *program, int timeout_ms, char *address, size_
 	return ret;
 }
 
+bool soda_private_started(void)
+{
+	return life_fd >= 0;
+}
+
 void soda_private_stop(void)
 {
 	if (life_fd >= 0)

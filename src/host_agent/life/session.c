@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/failure.h"
@@ -18,6 +19,7 @@
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/servers.h"
+#include "host_agent/life/start.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
@@ -128,6 +130,20 @@ static int begin(struct soda_link *link, struct soda_conn *control)
 	return ret ? ret : soda_writeback_start(link);
 }
 
+/* Its address is a name that any program can take once the private server has gone. */
+static int accepts(struct soda_server *server, struct soda_conn *control,
+		   const struct soda_wire_welcome *welcome, struct soda_why *why)
+{
+	uint64_t instance = server->welcome.instance_id;
+
+	if (!soda_private_started() || !instance || welcome->instance_id == instance)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "the private server has ended, and another program listens at its address: it is "
+		 "told nothing");
+	return -ECONNREFUSED;
+}
+
 static int meet(struct soda_server *server, struct soda_conn *control, enum soda_server_met met,
 		struct soda_why *why)
 {
@@ -177,6 +193,7 @@ static void wake(struct soda_server *server, int err)
 }
 
 static const struct soda_server_hooks hooks = {
+	.accepts = accepts,
 	.met = meet,
 	.up = come_up,
 	.away = go_away,

@@ -72,6 +72,8 @@ extern void (*_Atomic soda_agent_stops)(void);
  */
 int soda_private_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
 		       struct soda_why *why);
+/* Whether that is the server that this process has: nobody else's comes after it. */
+bool soda_private_started(void);
 /* End the private server, if there is one; in a fork's child only close our end of the pipe. */
 void soda_private_stop(void);
 /*

@@ -41,6 +41,11 @@ void soda_conn_init(struct soda_conn *conn, const struct soda_conn_ops *ops,
 	snprintf(conn->peer, sizeof(conn->peer), "%s%s", prefix, rest);
 }
 
+bool soda_conn_proves(const struct soda_conn_options *opt)
+{
+	return opt->identity && opt->identity->proves;
+}
+
 int soda_transport_connect(const struct soda_transport *transport, soda_connect_fn *connect,
 			   const char *rest, const struct soda_wire_hello *hello,
 			   const struct soda_conn_options *opt, struct soda_conn **conn_p,
@@ -69,8 +74,7 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	full.calls = opt->calls ? opt->calls : 1;
 	full.timeout_ms = opt->timeout_ms > 0 ? opt->timeout_ms : SODA_CONNECT_MS;
 	introduction.magic = SODA_WIRE_MAGIC;
-	introduction.version = opt->identity && opt->identity->proves ? SODA_WIRE_VERSION_PROVED
-								      : SODA_WIRE_VERSION;
+	introduction.version = soda_conn_proves(opt) ? SODA_WIRE_VERSION_PROVED : SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
 	introduction.features = hello->features &
 				(SODA_FEATURE_AGENTS | SODA_FEATURE_MEMBER | SODA_FEATURE_SEALING);

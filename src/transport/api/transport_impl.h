@@ -160,6 +160,9 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 			   const struct soda_conn_options *opt, struct soda_conn **conn_p,
 			   struct soda_wire_welcome *welcome_p, struct soda_why *why);
 
+/* Whether the peer has to prove a key before it is told anything. */
+bool soda_conn_proves(const struct soda_conn_options *opt);
+
 /* Fill the base of a connection; opt as connect got it. */
 void soda_conn_init(struct soda_conn *conn, const struct soda_conn_ops *ops,
 		    const struct soda_conn_options *opt, const char *prefix, const char *rest);

@@ -6,6 +6,9 @@
  *   0              opened.bytes      whole 2 MiB
  *   | object, mr->map  |  zeros       | dirty map (WRITABLE only), mr->dirty_map
  *
+ * Who listens is asked of the kernel, before anything is said: this user or root, the user of
+ * SODA_SERVER_USER, or somebody who has to prove a key.  An abstract name is anybody's to take.
+ *
  * A descriptor that is too small, or that could shrink under us, is refused: its
  * touch would be a SIGBUS that looks like one of our own faults.
  *
@@ -15,8 +18,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <pwd.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -171,6 +177,68 @@ static int connect_socket(const char *rest, uint64_t deadline_ns, struct soda_wh
 	return ret;
 }
 
+/* SODA_SERVER_USER, looked up once: a program may change its environment while others connect. */
+static struct {
+	pthread_once_t once;
+	char text[64]; /* "": not given */
+	uid_t uid;
+	bool known;
+} server_user = { .once = PTHREAD_ONCE_INIT };
+
+static void find_server_user(void)
+{
+	const char *text = getenv("SODA_SERVER_USER");
+	char memory[4096], *end;
+	struct passwd entry, *found = NULL;
+	unsigned long long number;
+
+	if (!text || !*text)
+		return;
+	snprintf(server_user.text, sizeof(server_user.text), "%s", text);
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (!errno && !*end && *text >= '0' && *text <= '9' && number < (uid_t)-1) {
+		server_user.uid = (uid_t)number;
+		server_user.known = true;
+	} else if (getpwnam_r(text, &entry, memory, sizeof(memory), &found) == 0 && found) {
+		server_user.uid = found->pw_uid;
+		server_user.known = true;
+	}
+}
+
+/* 0, -EINVAL. */
+static int check_server_user(const char *rest, struct soda_why *why)
+{
+	pthread_once(&server_user.once, find_server_user);
+	if (!server_user.text[0] || server_user.known)
+		return 0;
+	soda_why_set(why,
+		     "shm://%.100s: SODA_SERVER_USER is \"%s\", and this machine has no such user",
+		     rest, server_user.text);
+	return -EINVAL;
+}
+
+/* Who listens there, by the kernel's word: it was that user who called listen(2). 0, -EACCES. */
+static int check_listener(int fd, const char *rest, const struct soda_conn_options *opt,
+			  struct soda_why *why)
+{
+	struct ucred cred = { .uid = (uid_t)-1 };
+	socklen_t bytes = sizeof(cred);
+
+	if (soda_conn_proves(opt))
+		return 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) == 0 &&
+	    (cred.uid == geteuid() || !cred.uid ||
+	     (server_user.known && cred.uid == server_user.uid)))
+		return 0;
+	soda_why_set(why,
+		     "shm://%.90s is user %u's, neither this program's (%u) nor root's: nothing is "
+		     "sent there. Name whose server is meant in SODA_SERVER_USER, or let it prove "
+		     "a key",
+		     rest, (unsigned)cred.uid, (unsigned)geteuid());
+	return -EACCES;
+}
+
 /* Owns both descriptors. */
 static int create(int fd, int queue_fd, const char *rest, const struct soda_conn_options *opt,
 		  struct soda_conn **conn_p, struct soda_why *why)
@@ -195,13 +263,20 @@ static int shm_connect(const char *rest, const struct soda_wire_hello *hello,
 {
 	uint64_t deadline_ns = soda_deadline(opt->timeout_ms);
 	struct soda_wire_hello introduction = *hello;
-	int fd = connect_socket(rest, deadline_ns, why), queue_fd = -1;
 	bool data = opt->kind == SODA_CONN_DATA;
+	int fd, queue_fd = -1, ret = check_server_user(rest, why);
 	char peer[128];
-	int ret;
 
+	if (ret < 0)
+		return ret;
+	fd = connect_socket(rest, deadline_ns, why);
 	if (fd < 0)
 		return fd;
+	ret = check_listener(fd, rest, opt, why);
+	if (ret < 0) {
+		close(fd);
+		return ret;
+	}
 	introduction.features |= SODA_FEATURE_QUEUE;
 	snprintf(peer, sizeof(peer), SODA_SHM_PREFIX "%s", rest);
 	ret = soda_stream_hello(soda_plain(fd), peer, &introduction, opt,

@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,9 +212,117 @@ static void check_taken_over(void **state)
 	peer_leave(&mine);
 }
 
+/* Somebody else's program where a server is looked for. */
+struct squatter {
+	pid_t pid;
+	char address[64];
+};
+
+static int listen_at(const char *name)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "%s", name);
+	if (fd < 0 ||
+	    bind(fd, (struct sockaddr *)&at,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) ||
+	    listen(fd, 1))
+		_exit(99);
+	return fd;
+}
+
+/* As that user: whether the one who comes says anything. */
+static void squat(struct squatter *s, uid_t uid)
+{
+	int ready[2];
+	char byte;
+
+	snprintf(s->address, sizeof(s->address), "shm://@soda-test-squatter-%d", (int)getpid());
+	assert_int_equal(pipe(ready), 0);
+	s->pid = fork();
+	if (!s->pid) {
+		int fd = become(uid) ? listen_at(strchr(s->address, '@') + 1) : -1, peer;
+
+		if (fd < 0 || write(ready[1], "", 1) != 1)
+			_exit(99);
+		alarm(60);
+		peer = accept(fd, NULL, NULL);
+		_exit(peer < 0 ? 99 : recv(peer, &byte, 1, 0) == 1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+}
+
+static bool was_told_something(const struct squatter *s)
+{
+	int status;
+
+	assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 99);
+	return WEXITSTATUS(status);
+}
+
+/* In a child: -errno of joining whoever listens there, as a positive number; 98: without words. */
+static int join_squatter(const struct squatter *s, const char *server_user, bool with_key)
+{
+	static const struct soda_identity tenant = { .proves = true,
+						     .tenant = "t",
+						     .server = "localhost" };
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		struct peer peer;
+		int r;
+
+		if (!become(USER) || (server_user && setenv("SODA_SERVER_USER", server_user, 1)))
+			_exit(99);
+		r = -peer_join_as(&peer, s->address, with_key ? &tenant : NULL);
+		if (r == EACCES && !strstr(peer.why.text, "user 65530"))
+			r = 98;
+		_exit(r);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* A server of another user is told nothing, unless that user was named or a key is to be proved. */
+static void check_whose_server(void **state)
+{
+	static const struct {
+		const char *server_user;
+		bool with_key;
+		int error; /* 0: the squatter is told a HELLO, and what comes of that is its */
+	} cases[] = {
+		{ NULL, false, EACCES },      { "65531", false, EACCES },  { "", false, EACCES },
+		{ "65530", false, 0 },	      { "daemon", false, EACCES }, { NULL, true, 0 },
+		{ "no such", false, EINVAL },
+	};
+
+	need_root();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct squatter squatter;
+		int error;
+
+		print_message("%s\n", cases[i].server_user ? cases[i].server_user : "nobody named");
+		squat(&squatter, STRANGER);
+		error = join_squatter(&squatter, cases[i].server_user, cases[i].with_key);
+		if (cases[i].error)
+			assert_int_equal(error, cases[i].error);
+		if (error == EINVAL) /* before anything is connected */
+			kill(squatter.pid, SIGKILL), waitpid(squatter.pid, NULL, 0);
+		else
+			assert_int_equal(was_told_something(&squatter), !cases[i].error);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(check_whose_server), /* before this process has joined any */
 		cmocka_unit_test(check_files),
 		cmocka_unit_test(check_create),
 		cmocka_unit_test(check_taken_over),

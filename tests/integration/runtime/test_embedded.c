@@ -151,6 +151,80 @@ static void test_program_missing_or_broken(void **state)
 	expect_exit(&out, 0);
 }
 
+/* Where the private server listens, of its command line. */
+static void find_address(pid_t pid, char address[128])
+{
+	char path[64], line[1024];
+	size_t n, at = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	n = fread(line, 1, sizeof(line) - 1, f);
+	fclose(f);
+	line[n] = 0;
+	while (at < n && strcmp(line + at, "--listen") != 0)
+		at += strlen(line + at) + 1;
+	at += sizeof("--listen");
+	assert_true(at < n);
+	snprintf(address, 128, "%s", line + at);
+}
+
+/* Much more than the buffer, so that most of it is the server's alone. */
+static void child_loses_its_server(const void *arg)
+{
+	size_t words = 8 << 20;
+	uint64_t *a;
+
+	setenv("SODA_MEM_SERVER", wrapper, 1);
+	setenv("SODA_BUFFER", "16M", 1);
+	setenv("SODA_FAULT_TIMEOUT", "5s", 1);
+	a = alloc_checked(words * 8);
+	for (size_t i = 0; i < words; i += 512)
+		a[i] = i;
+	turn_pass();
+	turn_await();
+	CHECK_EQ(touch_signal(a, false), SIGBUS);
+	turn_pass();
+	turn_await();
+	_exit(0);
+}
+
+/* The same user's, which the kernel cannot tell from the one that has gone. */
+static void put_another_there(const void *arg)
+{
+	struct server other;
+	char address[128];
+	pid_t pid;
+
+	if (!turn_await())
+		return;
+	pid = server_pid();
+	find_address(pid, address);
+	assert_return_code(kill(pid, SIGKILL), errno);
+	await_end(pid);
+	assert_int_equal(SERVER_START(&other, "--capacity", "64M", "--listen", address), 0);
+	turn_pass();
+	if (turn_await())
+		turn_pass();
+	assert_int_equal(server_stop(&other), 0);
+	assert_null(strstr(server_log(&other), "client 1"));
+	server_forget(&other);
+}
+
+static void test_another_server_is_not_taken_for_it(void **state)
+{
+	struct trial t = { .child = child_loses_its_server, .during = put_another_there };
+	struct outcome out;
+
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "the private server has ended");
+	assert_null(strstr(out.err, "has started anew"));
+	assert_null(strstr(out.err, "connected again"));
+}
+
 static int setup(void **state)
 {
 	FILE *f;
@@ -185,6 +259,7 @@ int main(void)
 		cmocka_unit_test(test_metrics_are_not_ours),
 		cmocka_unit_test(test_server_ends_with_the_process),
 		cmocka_unit_test(test_program_missing_or_broken),
+		cmocka_unit_test(test_another_server_is_not_taken_for_it),
 	};
 
 	return cmocka_run_group_tests_name("embedded", tests, setup, teardown);

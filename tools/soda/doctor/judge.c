@@ -469,7 +469,8 @@ static const char *advice_for(int err)
 	case EPERM:
 		return "it serves its own user alone: start it as this user, or with "
 		       "--allow-other; this user must be allowed to write to the socket of "
-		       "shm:///PATH, too";
+		       "shm:///PATH, too. Of a server of another user the program wants to be "
+		       "told so: SODA_SERVER_USER";
 	case EPROTONOSUPPORT:
 		return "install the same version of SODA on both sides";
 	case EPROTO:
