@@ -294,7 +294,8 @@ static int take_entries(struct soda_sealing *s, uint64_t page)
 			memset(at, 0, SODA_SEALED_ENTRY);
 		} else if (b.version) {
 			memcpy(at, b.tag, SODA_SEAL_TAG);
-			soda_sealed_put_entry(at, b.version, s->head->salt);
+			soda_sealed_put_entry(at, b.version & SEAL_NUMBER,
+					      s->head->lives[soda_sealing_life(b.version)].salt);
 		}
 	}
 	pthread_mutex_unlock(&s->lock);

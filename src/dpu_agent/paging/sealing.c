@@ -23,8 +23,10 @@
 
 #define MAGIC 0x536f64615365616cull
 
-enum { PAGE = 4096, FORMAT = 2, NAME = 40, AWAIT_MS = 5000 };
+enum { PAGE = 4096, FORMAT = 3, NAME = 40, AWAIT_MS = 5000 };
 enum { PER_PAGE = PAGE / sizeof(struct soda_sealing_block) };
+enum { KEYS = SODA_SEALING_LIVES * sizeof(struct soda_seal_key) };
+_Static_assert(KEYS <= (int)PAGE, "they have one page");
 
 /* The directory */
 
@@ -138,10 +140,11 @@ static uint64_t state_bytes(const struct soda_sealer *sealer, const struct wante
 	return pages * PAGE;
 }
 
-/* Of --seal-memory: the state, and in the agent's own memory the table that a file has. */
+/* Of --seal-memory: the state, and in the agent's own memory keys, and the table that a file has.
+ */
 static uint64_t cost(const struct soda_sealer *sealer, const struct wanted *w)
 {
-	uint64_t bytes = state_bytes(sealer, w);
+	uint64_t bytes = state_bytes(sealer, w) + PAGE;
 	struct soda_sealed_layout layout;
 
 	if (w->file && !soda_sealed_layout(w->bytes, &layout))
@@ -167,7 +170,10 @@ static int make_file(const struct soda_sealer *sealer, const char *name, bool kn
 
 static void free_sealing(struct soda_sealing *s)
 {
-	soda_wipe(&s->key, sizeof(s->key));
+	if (s->keys) {
+		soda_wipe(s->keys, KEYS);
+		munmap(s->keys, KEYS);
+	}
 	if (s->file)
 		soda_sealed_file_end(s->file);
 	free(s->file);
@@ -258,17 +264,97 @@ static int map_file(struct soda_sealing *s, const struct wanted *w, bool known)
 	return ret;
 }
 
-static int fill_head(struct soda_sealing *s, const struct wanted *w, bool orphaned)
+static void fill_head(struct soda_sealing *s, const struct wanted *w, bool orphaned)
 {
-	int ret = soda_random(s->head->key, sizeof(s->head->key));
-
 	s->head->bytes = w->bytes;
 	s->head->file = w->file;
 	s->head->cipher = soda_seal_fastest();
 	s->head->format = FORMAT;
 	s->head->orphaned = orphaned;
-	s->head->magic = ret ? 0 : MAGIC;
-	return ret;
+	s->head->magic = MAGIC;
+}
+
+static struct soda_sealing_block *entry(const struct soda_sealing *s, uint64_t i)
+{
+	char *page = (char *)s->head + (1 + i / PER_PAGE) * PAGE;
+
+	return (struct soda_sealing_block *)page + i % PER_PAGE;
+}
+
+/* Lives by which no block is sealed any more leave their places. Nobody else has s yet. */
+static void reclaim_lives(struct soda_sealing *s)
+{
+	bool seen[SODA_SEALING_LIVES] = { false };
+
+	for (uint64_t i = 0; i < s->blocks; i++) {
+		uint64_t life;
+
+		if (!is_filled(s, 1 + i / PER_PAGE)) {
+			i += PER_PAGE - 1 - i % PER_PAGE;
+			continue;
+		}
+		life = soda_sealing_life(entry(s, i)->version);
+		if (life < SODA_SEALING_LIVES)
+			seen[life] = true;
+	}
+	for (int i = 0; i < SODA_SEALING_LIVES; i++)
+		if (!seen[i])
+			soda_wipe(&s->head->lives[i], sizeof(s->head->lives[i]));
+}
+
+static int free_life(const struct soda_sealing *s)
+{
+	int i = 0;
+
+	while (i < SODA_SEALING_LIVES && s->head->lives[i].used)
+		i++;
+	return i;
+}
+
+static void take_key(struct soda_sealing *s, uint32_t life)
+{
+	struct soda_seal_key *key = &s->keys[life];
+
+	key->serial = soda_seal_serial();
+	memcpy(key->key, s->head->lives[life].key, sizeof(key->key));
+	key->cipher = (enum soda_seal_cipher)s->head->cipher;
+}
+
+/* From now on: with a key that nothing was ever sealed with. -ENOENT: there were too many lives. */
+static int begin_life(struct soda_sealing *s)
+{
+	int life = free_life(s), ret;
+
+	if (life == SODA_SEALING_LIVES) {
+		reclaim_lives(s);
+		life = free_life(s);
+	}
+	if (life == SODA_SEALING_LIVES) {
+		soda_log_error("client %016llx: region %u has blocks of %d agents, and there is no "
+			       "room for the key of one more: all of it is lost",
+			       (unsigned long long)s->client, s->region, SODA_SEALING_LIVES);
+		return -ENOENT;
+	}
+	s->keys = soda_secret_map(KEYS);
+	if (!s->keys)
+		return -ENOMEM;
+	ret = soda_random(s->head->lives[life].key, sizeof(s->head->lives[life].key));
+	if (ret < 0)
+		return ret;
+	s->head->lives[life].used = 1;
+	s->life = (uint32_t)life;
+	for (uint32_t i = 0; i < SODA_SEALING_LIVES; i++)
+		if (s->head->lives[i].used)
+			take_key(s, i);
+	return 0;
+}
+
+/* NULL: of no agent that has left its key. */
+static const struct soda_seal_key *key_of(const struct soda_sealing *s, uint64_t version)
+{
+	uint64_t life = soda_sealing_life(version);
+
+	return life < SODA_SEALING_LIVES && s->keys[life].serial ? &s->keys[life] : NULL;
 }
 
 /*
@@ -330,16 +416,15 @@ static int make(struct soda_sealer *sealer, const struct wanted *w, bool found,
 	if (ret >= 0)
 		ret = map_file(s, w, found);
 	if (ret == 0 && !found)
-		ret = fill_head(s, w, w->known);
+		fill_head(s, w, w->known);
+	if (ret == 0)
+		ret = begin_life(s);
 	if (ret < 0) {
 		remove_live(sealer, s);
 		atomic_fetch_sub(&sealer->metadata, s->metadata);
 		free_sealing(s);
 		return ret;
 	}
-	s->key.serial = soda_seal_serial();
-	memcpy(s->key.key, s->head->key, sizeof(s->key.key));
-	s->key.cipher = (enum soda_seal_cipher)s->head->cipher;
 	*s_p = s;
 	return 0;
 }
@@ -354,7 +439,7 @@ static void erase_locked(struct soda_sealing *s)
 	char name[NAME];
 
 	name_of(s->client, s->region, name);
-	soda_wipe(s->head->key, sizeof(s->head->key));
+	soda_wipe(s->head->lives, sizeof(s->head->lives));
 	if (sealer->dir >= 0)
 		unlinkat(sealer->dir, name, 0);
 }
@@ -456,7 +541,20 @@ static struct soda_sealing *forget_parked_locked(struct soda_sealer *sealer)
 	return oldest;
 }
 
-/* Room for a table, for which what is parked longest may go. */
+/* Whether so many bytes fit once all that is parked has gone. */
+static bool can_fit_locked(const struct soda_sealer *sealer, uint64_t bytes)
+{
+	uint64_t stays = sealer->reserved;
+
+	for (const struct soda_sealing *s = sealer->parked; s; s = s->next)
+		stays -= s->reserved;
+	return bytes <= sealer->limit && stays <= sealer->limit - bytes;
+}
+
+/*
+ * Room for a table, for which what is parked longest may go.  Who asks for what does not fit costs
+ * nobody anything.
+ */
 static int reserve(struct soda_sealer *sealer, uint64_t bytes, struct soda_why *why)
 {
 	struct soda_sealing *oldest;
@@ -468,17 +566,18 @@ static int reserve(struct soda_sealer *sealer, uint64_t bytes, struct soda_why *
 		fits = bytes <= sealer->limit && sealer->reserved <= sealer->limit - bytes;
 		if (fits)
 			sealer->reserved += bytes;
-		else
+		else if (can_fit_locked(sealer, bytes))
 			oldest = forget_parked_locked(sealer);
 		pthread_mutex_unlock(&sealer->lock);
 		if (oldest)
 			destroy(oldest);
 	} while (!fits && oldest);
 	if (!fits)
-		snprintf(why->text, sizeof(why->text),
-			 "no room for the versions and tags of a sealed region, %llu bytes: give "
-			 "the agent more --seal-memory",
-			 (unsigned long long)bytes);
+		snprintf(
+			why->text, sizeof(why->text),
+			"no room for the versions and tags of a sealed region, %llu bytes of %llu: "
+			"give the agent more --seal-memory",
+			(unsigned long long)bytes, (unsigned long long)sealer->limit);
 	return fits ? 0 : -ENOMEM;
 }
 
@@ -604,18 +703,17 @@ static void note_changed_locked(struct soda_sealing *s, uint64_t block)
 		s->changed[block / SODA_SEALED_ENTRIES] = 1;
 }
 
+/* Of this life, which has sealed nothing yet: one that who opens the file later can derive. */
 static int set_file_key(struct soda_sealing *s)
 {
-	struct soda_seal_key key;
-	int ret = soda_sealed_file_new_key(&s->sealer->file_key, s->file, s->head->salt, &key);
+	struct soda_sealing_life *life = &s->head->lives[s->life];
+	struct soda_seal_key *key = &s->keys[s->life];
+	int ret = soda_sealed_file_new_key(&s->sealer->file_key, s->file, life->salt, key);
 
 	if (ret < 0)
 		return ret;
-	s->key = key;
-	memcpy(s->head->key, key.key, sizeof(s->head->key));
-	s->head->cipher = key.cipher;
-	s->head->commits = s->confirmed = s->file->header.commits;
-	soda_wipe(&key, sizeof(key));
+	memcpy(life->key, key->key, sizeof(life->key));
+	s->head->cipher = key->cipher;
 	return 0;
 }
 
@@ -678,6 +776,7 @@ static int begin_file(struct soda_sealer *sealer, const struct wanted *w,
 	if (ret == 0)
 		ret = keep_file(s, header);
 	if (ret == 0) {
+		s->head->commits = s->confirmed = s->file->header.commits;
 		*s_p = s;
 		return 0;
 	}
@@ -725,6 +824,8 @@ static int recall_file(struct soda_sealing *s)
 		ret = soda_sealed_file_check(&s->sealer->file_key, &f, &ignored);
 	if (ret == 0)
 		ret = take_file(s, &f);
+	if (ret == 0)
+		ret = set_file_key(s);
 	if (ret == 0) {
 		s->confirmed = s->file->header.commits;
 		s->file->header.commits = s->head->commits;
@@ -852,13 +953,6 @@ void soda_sealer_stop(struct soda_sealer *sealer)
 
 /* The table; the region's lock is held */
 
-static struct soda_sealing_block *entry(const struct soda_sealing *s, uint64_t i)
-{
-	char *page = (char *)s->head + (1 + i / PER_PAGE) * PAGE;
-
-	return (struct soda_sealing_block *)page + i % PER_PAGE;
-}
-
 struct soda_sealing_block soda_sealing_load_locked(const struct soda_sealing *s, uint64_t i)
 {
 	uint64_t page = 1 + i / PER_PAGE;
@@ -891,6 +985,12 @@ static uint64_t blocks_of(const struct soda_transfer *t)
 	return t->bytes / SODA_SEAL_BLOCK;
 }
 
+static uint64_t pending_version(const struct soda_transfer *t, uint64_t i)
+{
+	return (t->version + i) | (uint64_t)t->region->sealing->life << SEAL_LIFE_SHIFT |
+	       SEAL_PENDING;
+}
+
 /*
  * The versions are drawn here and nowhere else, and before the encryption: whatever becomes of it,
  * they are not drawn again.
@@ -903,19 +1003,19 @@ static int seal(struct soda_seal_engine *engine, struct soda_transfer *t)
 	/* with the lock, so that a READ that is posted meanwhile has seen them drawn and PENDING */
 	pthread_mutex_lock(&s->lock);
 	t->version = atomic_fetch_add_explicit(&s->head->versions, n, memory_order_relaxed) + 1;
-	for (uint64_t i = 0; i < n; i++) {
-		entry(s, first + i)->version = (t->version + i) | SEAL_PENDING;
+	for (uint64_t i = 0; i < n && t->version + n <= SEAL_NUMBER; i++) {
+		entry(s, first + i)->version = pending_version(t, i);
 		note_changed_locked(s, first + i);
 	}
 	pthread_mutex_unlock(&s->lock);
-	if (t->version + n > SODA_SEALED_VERSION_MAX)
+	if (t->version + n > SEAL_NUMBER)
 		return -EIO;
 	for (uint64_t i = 0; i < n; i++) {
 		size_t at = i * SODA_SEAL_BLOCK;
-		struct soda_sealing_block b = { .version = (t->version + i) | SEAL_PENDING };
+		struct soda_sealing_block b = { .version = pending_version(t, i) };
 
-		if (soda_seal_block(engine, &s->key, (uint32_t)(first + i), t->version + i,
-				    t->memory + at, t->sealed->memory + at, b.tag))
+		if (soda_seal_block(engine, &s->keys[s->life], (uint32_t)(first + i),
+				    t->version + i, t->memory + at, t->sealed->memory + at, b.tag))
 			return -EIO;
 		pthread_mutex_lock(&s->lock);
 		*entry(s, first + i) = b;
@@ -978,8 +1078,8 @@ static void settle_write(struct soda_transfer *t, int status)
 	for (uint64_t i = 0; i < n; i++) {
 		struct soda_sealing_block *b = entry(s, first + i);
 
-		if (b->version == ((t->version + i) | SEAL_PENDING))
-			b->version = t->version + i;
+		if (b->version == pending_version(t, i))
+			b->version &= ~SEAL_PENDING;
 	}
 	pthread_mutex_unlock(&s->lock);
 }
@@ -987,7 +1087,7 @@ static void settle_write(struct soda_transfer *t, int status)
 static bool has_changed_locked(const struct soda_sealing *s, const struct soda_transfer *t,
 			       const struct soda_sealing_block *b)
 {
-	return t->racing || b->version & SEAL_PENDING || (b->version & ~SEAL_ZERO) > t->version ||
+	return t->racing || b->version & SEAL_PENDING || (b->version & SEAL_NUMBER) > t->version ||
 	       s->disturbed > t->version || s->discards;
 }
 
@@ -1013,6 +1113,7 @@ static int open_one(struct soda_seal_engine *engine, struct soda_transfer *t, ui
 	struct soda_sealing *s = t->region->sealing;
 	uint8_t *at = t->memory + i * SODA_SEAL_BLOCK;
 	uint32_t number = (uint32_t)(first_block(t) + i);
+	const struct soda_seal_key *key;
 	struct soda_sealing_block b;
 	bool changed;
 
@@ -1026,8 +1127,8 @@ static int open_one(struct soda_seal_engine *engine, struct soda_transfer *t, ui
 	}
 	if (!b.version && s->file && !open_as_found(engine, s, number, at))
 		return 0;
-	if (b.version &&
-	    !soda_open_block(engine, &s->key, number, b.version & ~SEAL_PENDING, at, b.tag, at))
+	key = b.version ? key_of(s, b.version) : NULL;
+	if (key && !soda_open_block(engine, key, number, b.version & SEAL_NUMBER, at, b.tag, at))
 		return 0;
 	if (changed)
 		return -EAGAIN;
@@ -1071,10 +1172,12 @@ void soda_sealing_report(const struct soda_transfer *t, uint64_t client, const c
 			       (unsigned long long)client, (unsigned long long)number, s->region,
 			       server);
 	else if (!told)
-		soda_log_error("client %016llx: region %u on %s was sealed by an agent that has "
-			       "ended, and its keys with it: what was not written since is lost, "
-			       "SIGBUS; --seal-state keeps them",
-			       (unsigned long long)client, s->region, server);
+		soda_log_error(
+			"client %016llx: region %u on %s was sealed with keys that are gone, "
+			"with the agent that had them (--seal-state keeps them), or while the "
+			"client was away (--seal-keep, --seal-memory): what was not written "
+			"since is lost, SIGBUS",
+			(unsigned long long)client, s->region, server);
 }
 
 /* DISCARD */

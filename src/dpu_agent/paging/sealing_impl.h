@@ -13,11 +13,34 @@
 
 #define SEAL_PENDING (1ull << 63)
 #define SEAL_ZERO (1ull << 62)
+#define SEAL_LIFE_SHIFT 48
+#define SEAL_NUMBER ((1ull << SEAL_LIFE_SHIFT) - 1)
 
+/* version: a number of 48 bits, above it the life that sealed the block, and the flags. */
 struct soda_sealing_block {
 	uint8_t tag[SODA_SEAL_TAG];
 	uint64_t version;
 };
+_Static_assert(SEAL_NUMBER == SODA_SEALED_VERSION_MAX, "as in the table of a file");
+
+/*
+ * An agent, from when it has found the state, or made it, to its end.  It seals with a key that is
+ * drawn then: what it has seals nothing that a state of earlier, which was copied and brought back,
+ * could seal again.
+ */
+struct soda_sealing_life {
+	uint8_t key[SODA_KEY_BYTES];
+	uint8_t salt[SODA_SEALED_OPEN_SALT]; /* of a file, from which the key is derived */
+	uint8_t used;			     /* blocks may be sealed with it */
+	uint8_t reserved[5];
+};
+
+enum { SODA_SEALING_LIVES = 84 };
+
+static inline uint64_t soda_sealing_life(uint64_t version)
+{
+	return (version & ~(SEAL_PENDING | SEAL_ZERO)) >> SEAL_LIFE_SHIFT;
+}
 
 /*
  * The state's first page.  Pages of entries, one a block, follow; and behind them, of a file and
@@ -27,15 +50,15 @@ struct soda_sealing_head {
 	uint64_t magic, format, bytes; /* of the region */
 	uint64_t orphaned;	       /* blocks without a version are lost, not zeros */
 	_Atomic uint64_t versions;     /* that were drawn: each by one encryption */
-	uint8_t key[SODA_KEY_BYTES];
 	uint64_t cipher; /* an agent that finds another one faster goes on with this one */
 	/*
-	 * Of a file: of this open; the number of the last commit that was begun.  An agent that
+	 * Of a file: the number of the last commit that was begun.  An agent that
 	 * knows no files has left zeros here.
 	 */
 	uint64_t file, commits;
-	uint8_t salt[SODA_SEALED_OPEN_SALT];
+	struct soda_sealing_life lives[SODA_SEALING_LIVES];
 };
+_Static_assert(sizeof(struct soda_sealing_head) == 4096, "a page");
 
 struct soda_sealing {
 	struct soda_sealing *next_live; /* guarded by the sealer's lock */
@@ -47,8 +70,9 @@ struct soda_sealing {
 	int fd;
 	struct soda_sealing_head *head;
 	uint64_t map_bytes, blocks;
-	uint64_t reserved; /* bytes, of --seal-memory */
-	struct soda_seal_key key;
+	uint64_t reserved;	    /* bytes, of --seal-memory */
+	uint32_t life;		    /* ours */
+	struct soda_seal_key *keys; /* of all lives, in a page that no core file has */
 	pthread_mutex_t lock;
 	uint8_t *filled;    /* a bit for each page that has memory; guarded by lock, and so below */
 	uint64_t metadata;  /* bytes */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,14 +180,87 @@ static void test_no_nonce_twice(void **state)
 	memset(server, 0, BYTES);
 	memset(plain, 0, BYTES);
 	open_region(false);
-	for (int life = 0; life < 8; life++) {
-		for (int i = 0; i < 100; i++)
+	for (int life = 0; life < 200; life++) {
+		for (int i = 0; i < 10; i++)
 			write_somehow(&d);
 		expect_content();
 		close_region(true); /* another agent finds key, cipher, counter and table */
 		fastest = fastest == SODA_SEAL_AES_256_GCM ? SODA_SEAL_CHACHA20_POLY1305
 							   : SODA_SEAL_AES_256_GCM;
 		open_region(true);
+		expect_content();
+	}
+	close_region(false);
+	assert_int_equal(rmdir(dir), 0);
+	opt.seal_state = NULL;
+	expect_all_different();
+}
+
+static int state_file(int flags)
+{
+	char path[sizeof(dir) + 32];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%016llx-%u", dir, 7ull, 3u);
+	fd = open(path, flags | O_CLOEXEC, 0600);
+	assert_return_code(fd, errno);
+	return fd;
+}
+
+/* What a backup has of the directory, brought back: a file of its own. */
+static void restore(const void *copy, size_t bytes)
+{
+	char path[sizeof(dir) + 32];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%016llx-%u", dir, 7ull, 3u);
+	assert_int_equal(unlink(path), 0);
+	fd = state_file(O_RDWR | O_CREAT);
+	assert_int_equal(pwrite(fd, copy, bytes, 0), bytes);
+	close(fd);
+}
+
+static void write_range(uint32_t first, uint32_t n)
+{
+	struct soda_transfer t = post(first, n);
+
+	arrive(&t);
+	assert_int_equal(soda_sealing_ended(engine, &t, 0), 0);
+}
+
+/*
+ * The directory of --seal-state was copied, agent and program have gone on, and the copy is brought
+ * back, twice: what was sealed since is refused, and nothing is sealed with a nonce that was used.
+ */
+static void test_restored_copy(void **state)
+{
+	static uint8_t copy[2 * 4096], data[BYTES];
+	struct soda_transfer read;
+	int fd;
+
+	used = 0;
+	strcpy(dir + sizeof(dir) - 7, "XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	opt.seal_state = dir;
+	memset(server, 0, BYTES);
+	memset(plain, 0, BYTES);
+	open_region(false);
+	write_range(0, BLOCKS);
+	fd = state_file(O_RDONLY);
+	assert_int_equal(pread(fd, copy, sizeof(copy), 0), sizeof(copy));
+	close(fd);
+	for (int time = 0; time < 2; time++) {
+		write_range(0, 8);
+		close_region(true);
+		restore(copy, sizeof(copy));
+		open_region(true);
+		read = ask(data, 0, 8);
+		assert_int_equal(get(&read), -EIO);
+		assert_int_equal(read.damaged, 0 + 1);
+		read = ask(data, 8, BLOCKS - 8);
+		assert_int_equal(get(&read), 0);
+		assert_memory_equal(data, plain + 8 * BLOCK, (BLOCKS - 8) * BLOCK);
+		write_range(0, 8);
 		expect_content();
 	}
 	close_region(false);
@@ -259,7 +333,7 @@ static void test_orphan(void **state)
 static void test_budget(void **state)
 {
 	struct soda_sealing *one = NULL, *two = NULL;
-	const uint64_t most = (1u << 20) / 4096 * 170 * 4096ull - 170 * 4096;
+	const uint64_t most = (1u << 20) / 4096 * 170 * 4096ull - 2 * 170 * 4096;
 	struct soda_why why = { "" };
 
 	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
@@ -272,6 +346,29 @@ static void test_budget(void **state)
 	assert_false(soda_sealing_exists(&sealer, 1, 1));
 	soda_sealing_end(two, false);
 	assert_int_equal(atomic_load(&sealer.metadata), 0);
+	soda_sealer_stop(&sealer);
+}
+
+/* What can never fit is refused, and nobody who is away has his keys forgotten for it. */
+static void test_too_much_costs_nobody(void **state)
+{
+	struct soda_sealing *away = NULL, *live = NULL, *s = NULL;
+	const uint64_t half = 128 * 170 * 4096ull;
+	struct soda_why why = { "" };
+
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 1, BYTES, false, &away, &why), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 2, half, false, &live, &why), 0);
+	soda_sealing_end(away, true);
+	assert_int_equal(soda_sealing_begin(&sealer, 2, 1, 1ull << 38, false, &s, &why), -ENOMEM);
+	assert_true(soda_sealing_exists(&sealer, 1, 1));
+	/* it would fit if nothing were live */
+	assert_int_equal(soda_sealing_begin(&sealer, 2, 1, half, false, &s, &why), -ENOMEM);
+	assert_true(soda_sealing_exists(&sealer, 1, 1));
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 1, BYTES, true, &s, &why), 0);
+	assert_ptr_equal(s, away);
+	soda_sealing_end(away, false);
+	soda_sealing_end(live, false);
 	soda_sealer_stop(&sealer);
 }
 
@@ -402,9 +499,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_nonce_twice),
+		cmocka_unit_test(test_restored_copy),
 		cmocka_unit_test(test_passed_and_changed),
 		cmocka_unit_test(test_orphan),
 		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_too_much_costs_nobody),
 		cmocka_unit_test(test_no_descriptor),
 		cmocka_unit_test(test_comes_back_early),
 		cmocka_unit_test(test_stays_away),
