@@ -305,19 +305,44 @@ static bool is_stale(const struct sockaddr_un *addr, socklen_t bytes)
 	return stale;
 }
 
-static int bind_and_listen(int fd, const struct sockaddr_un *addr, socklen_t bytes)
+/* What lies there may go: a stale socket of this user's. NULL, or the reason why not. */
+static const char *may_replace(const struct sockaddr_un *addr, socklen_t bytes)
+{
+	struct stat st;
+
+	if (!addr->sun_path[0])
+		return "another server runs there";
+	if (lstat(addr->sun_path, &st) < 0)
+		return "what lies there cannot be looked at";
+	if (!S_ISSOCK(st.st_mode))
+		return "what lies there is no socket, and stays: name another path";
+	if (st.st_uid != geteuid())
+		return "the socket that lies there is another user's, and stays";
+	return is_stale(addr, bytes) ? NULL : "another server runs there";
+}
+
+/* 0; negative errno, with why where something is in the way. */
+static int bind_and_listen(int fd, const struct sockaddr_un *addr, socklen_t bytes,
+			   const char *address, struct soda_why *why)
 {
 	int ret = bind(fd, (const struct sockaddr *)addr, bytes);
 
-	if (ret < 0 && errno == EADDRINUSE && addr->sun_path[0] && is_stale(addr, bytes)) {
+	if (ret < 0 && errno == EADDRINUSE) {
+		const char *in_the_way = may_replace(addr, bytes);
+
+		if (in_the_way) {
+			soda_why_set(why, "cannot listen on %s: %s; %s", address,
+				     soda_strerror(-EADDRINUSE), in_the_way);
+			return -EADDRINUSE;
+		}
 		unlink(addr->sun_path);
 		ret = bind(fd, (const struct sockaddr *)addr, bytes);
-	} else if (ret < 0 && errno == EADDRINUSE) {
-		return -EADDRINUSE;
 	}
-	if (ret < 0 || listen(fd, BACKLOG) < 0)
-		return -errno;
-	return 0;
+	if (ret == 0 && listen(fd, BACKLOG) == 0)
+		return 0;
+	ret = -errno;
+	soda_why_set(why, "cannot listen on %s: %s", address, soda_strerror(ret));
+	return ret;
 }
 
 static int shm_listen(const char *rest, const struct soda_service *ops, void *svc,
@@ -334,12 +359,14 @@ static int shm_listen(const char *rest, const struct soda_service *ops, void *sv
 		return ret;
 	snprintf(address, sizeof(address), SODA_SHM_PREFIX "%s", rest);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	ret = fd < 0 ? -errno : bind_and_listen(fd, &addr, bytes);
+	if (fd < 0) {
+		ret = -errno;
+		soda_why_set(why, "cannot listen on %s: %s", address, soda_strerror(ret));
+		return ret;
+	}
+	ret = bind_and_listen(fd, &addr, bytes, address, why);
 	if (ret < 0) {
-		soda_why_set(why, "cannot listen on %s: %s%s", address, soda_strerror(ret),
-			     ret == -EADDRINUSE ? "; another server runs there" : "");
-		if (fd >= 0)
-			close(fd);
+		close(fd);
 		return ret;
 	}
 	ret = soda_listener_create(fd, address, true,

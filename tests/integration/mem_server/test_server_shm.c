@@ -184,6 +184,85 @@ static void check_other_users(void **state)
 	assert_int_equal(peer_join(&peer, server.address), 0);
 }
 
+/* Start a server there and say what it logged: it must not have come up, unless it is to. */
+static bool comes_up_at(const char *path, const char *words)
+{
+	char address[128], command[512], log[96], line[512] = "";
+	struct server other;
+	FILE *f;
+	int status;
+
+	snprintf(address, sizeof(address), "shm://%s", path);
+	if (!words) {
+		int ret = SERVER_START(&other, "--capacity", "64M", "--listen", address);
+
+		if (!ret) {
+			assert_int_equal(server_stop(&other), 0);
+			server_forget(&other);
+		}
+		return !ret;
+	}
+	snprintf(log, sizeof(log), "%s/log", dir);
+	snprintf(command, sizeof(command),
+		 "exec timeout -k 1 60 %s --capacity 64M --listen %s </dev/null >/dev/null 2>%s",
+		 build_path("src/mem_server/soda-mem-server"), address, log);
+	status = system(command);
+	f = fopen(log, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f) && !strstr(line, words))
+		;
+	fclose(f);
+	if (!strstr(line, words))
+		print_message("the server says: %s\n", line);
+	assert_non_null(strstr(line, words));
+	return WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+/* A file where a server is to listen is nobody's to delete; a socket that was left there is. */
+static void check_in_the_way(void **state)
+{
+	char path[64];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/s", dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "precious", 8), 8);
+	close(fd);
+	assert_false(comes_up_at(path, "is no socket"));
+	read_file("s", got, 8);
+	assert_memory_equal(got, "precious", 8);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_false(comes_up_at(path, "is no socket"));
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(symlink("f", path), 0);
+	assert_false(comes_up_at(path, "is no socket"));
+	assert_int_equal(unlink(path), 0);
+}
+
+/* What a server that was killed has left, of this user and of another one. */
+static void check_left_over(void **state)
+{
+	struct server killed;
+	char address[128], path[64];
+
+	snprintf(path, sizeof(path), "%s/left", dir);
+	snprintf(address, sizeof(address), "shm://%s", path);
+	assert_int_equal(SERVER_START(&killed, "--capacity", "64M", "--listen", address), 0);
+	assert_false(comes_up_at(path, "another server runs there"));
+	server_kill(&killed);
+	server_forget(&killed);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(path, OTHER_USER, OTHER_USER), 0);
+		assert_false(comes_up_at(path, "another user's"));
+		assert_int_equal(chown(path, 0, 0), 0);
+	}
+	assert_true(comes_up_at(path, NULL));
+}
+
 static void check_end(void **state)
 {
 	peer_leave(&peer);
@@ -196,6 +275,7 @@ int main(void)
 		cmocka_unit_test(check_anonymous),   cmocka_unit_test(check_writable),
 		cmocka_unit_test(check_read_only),   cmocka_unit_test(check_kept),
 		cmocka_unit_test(check_other_users), cmocka_unit_test(check_end),
+		cmocka_unit_test(check_in_the_way),  cmocka_unit_test(check_left_over),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);
