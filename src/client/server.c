@@ -10,6 +10,7 @@
 #include "base/failure.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/tracepoint.h"
 
 static void note_trouble(struct soda_server *s, int err, const char *text)
@@ -120,8 +121,7 @@ void soda_server_forget(struct soda_server *s)
 	int fd = s->control ? soda_conn_fd(s->control) : -1;
 
 	atomic_store(&s->stopping, true);
-	if (fd >= 0)
-		close(fd);
+	soda_fd_close(fd);
 }
 
 void soda_server_report(struct soda_server *s, int err)

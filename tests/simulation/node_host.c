@@ -24,6 +24,7 @@
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
 #include "host_agent/core/link.h"
+#include "host_agent/pages/holder.h"
 #include "host_agent/pages/uffd.h"
 #include "nodes.h"
 #include "sealing/sealing.h"
@@ -404,6 +405,15 @@ int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd
 		info->poison = sim_host_poisons;
 	}
 	return 0;
+}
+
+int soda_holder_start(int fd)
+{
+	return 0;
+}
+
+void soda_holder_stop(void)
+{
 }
 
 int soda_uffd_register_shared(void *addr, size_t bytes)

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/own_fd.h"
 #include "host_agent/core/agent.h"
 
 int soda_link_start(struct soda_link *link, const char *address, int connect_ms,
@@ -17,14 +18,13 @@ int soda_link_start(struct soda_link *link, const char *address, int connect_ms,
 				    .event_fd = -1,
 				    .writeback = kept };
 	soda_server_init(&link->server, address, connect_ms, hooks, link);
-	link->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	link->event_fd = soda_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	return link->event_fd < 0 ? -errno : 0;
 }
 
 void soda_link_end(struct soda_link *link)
 {
-	if (link->event_fd >= 0)
-		close(link->event_fd);
+	soda_fd_close(link->event_fd);
 	link->event_fd = -1;
 }
 

@@ -7,6 +7,7 @@
 #include "base/failure.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/tracepoint.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/evict.h"
@@ -357,6 +358,7 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 				((uint64_t)f->block << soda_agent.block_shift);
 	const char *what = r->name[0] ? r->name : r->file ? r->file : "an object";
 
+	soda_fds_check(); /* the program may have closed the connection */
 	soda_count(t, SODA_CNT_ERRORS, 1);
 	if (err == -EIO && r->damaged)
 		soda_log_error("page at offset %llu of %s cannot be had: what %s has is not what "

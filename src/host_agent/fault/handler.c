@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/tracepoint.h"
 #include "base/wait.h"
 #include "host_agent/core/helper.h"
@@ -432,12 +433,12 @@ int soda_handler_start(void)
 	handler.stop = false;
 	handler.pending_n = handler.failed_n = 0;
 	handler.pending = calloc(PENDING_MAX, sizeof(*handler.pending));
-	handler.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	handler.stop_fd = soda_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!handler.pending || handler.stop_fd < 0)
 		return -ENOMEM;
 	ret = soda_helper_start(&handler.thread, "soda-handler", run, NULL);
 	if (ret) {
-		close(handler.stop_fd);
+		soda_fd_close(handler.stop_fd);
 		handler.stop_fd = -1;
 	}
 	return ret;
@@ -452,7 +453,7 @@ void soda_handler_stop(void)
 	atomic_store(&handler.stop, true);
 	if (write(handler.stop_fd, &one, sizeof(one)) == sizeof(one))
 		soda_wait_join(handler.thread, "the thread that serves faults to end");
-	close(handler.stop_fd);
+	soda_fd_close(handler.stop_fd);
 	handler.stop_fd = -1;
 	free(handler.pending);
 }

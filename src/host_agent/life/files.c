@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/wait.h"
 #include "client/call.h"
 #include "host_agent/core/helper.h"
@@ -444,7 +445,7 @@ static int join_store(const struct soda_region *r, struct soda_region *copy, str
 			ret = soda_calls_join_store(copy, SODA_WIRE_STORE_MAP, r->copy[k], &got,
 						    &fd, why);
 	if (!ret)
-		close(fd);
+		soda_fd_close(fd);
 	return ret == -ENOENT || ret == -ENOTSUP ? 0 : ret;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/embedded.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "host_agent/life/start.h"
 
 int (*soda_private_shared)(const char *program, int timeout_ms, char *address, size_t address_bytes,
@@ -22,6 +23,7 @@ int soda_private_start(const char *program, int timeout_ms, char *address, size_
 	char path[SODA_EMBEDDED_PATH];
 	Dl_info self;
 
+	life_fd = soda_fd_own(life_fd);
 	if (ret != -ENOENT)
 		return ret;
 	if (!soda_embedded_find(program,
@@ -33,6 +35,7 @@ int soda_private_start(const char *program, int timeout_ms, char *address, size_
 		return -ENOENT;
 	}
 	ret = soda_embedded_start(path, timeout_ms, address, address_bytes, &life_fd);
+	life_fd = soda_fd_own(life_fd);
 	if (ret)
 		snprintf(why->text, sizeof(why->text),
 			 "the private memory server %.180s did not start: %s", path,
@@ -47,7 +50,6 @@ bool soda_private_started(void)
 
 void soda_private_stop(void)
 {
-	if (life_fd >= 0)
-		close(life_fd);
+	soda_fd_close(life_fd);
 	life_fd = -1;
 }

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/wait.h"
 #include "client/call.h"
 #include "host_agent/core/agent.h"
@@ -385,16 +386,33 @@ static void tend(struct soda_link *link, struct soda_thread *t)
 	soda_recover_look(link);
 }
 
+/*
+ * Whether the program has taken a descriptor from us: once a tick, and where a connection is lost.
+ * *at_ns: the last look.
+ */
+static void look_at_descriptors(const struct soda_link *link, uint64_t *at_ns)
+{
+	uint64_t now = soda_now_ns();
+	bool soon = now - *at_ns < SODA_KEEPER_TICK_MS * SODA_MS_NS;
+
+	if (soda_server_up(&link->server) && (soon || link != soda_agent.links))
+		return;
+	*at_ns = now;
+	soda_fds_check();
+}
+
 static void *keep(void *arg)
 {
 	struct soda_thread *t = soda_thread_internal();
 	struct soda_link *link = arg;
 	enum soda_server_state told = SODA_SERVER_UP;
-	uint64_t away_ns = 0; /* 0: it is UP */
-	bool waits = false;   /* for the agent in front of the pool */
+	uint64_t away_ns = 0;	/* 0: it is UP */
+	uint64_t looked_ns = 0; /* at_ns of look_at_descriptors() */
+	bool waits = false;	/* for the agent in front of the pool */
 
 	while (!atomic_load(&link->server.stopping)) {
 		keeper_waits(link);
+		look_at_descriptors(link, &looked_ns);
 		if (!soda_server_up(&link->server)) {
 			if (!away_ns) {
 				away_ns = soda_now_ns();
@@ -518,8 +536,7 @@ static void close_descriptor(struct soda_conn *conn)
 {
 	int fd = conn ? soda_conn_fd(conn) : -1;
 
-	if (fd >= 0)
-		close(fd);
+	soda_fd_close(fd);
 }
 
 void soda_session_forget(struct soda_link *link)

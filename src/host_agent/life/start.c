@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/numa/numa_node.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
@@ -28,6 +29,7 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
+#include "host_agent/pages/holder.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
@@ -199,6 +201,11 @@ static int start_memory(struct soda_why *why)
 			"faults inside system calls are not served: no privilege for userfaultfd "
 			"(vm.unprivileged_userfaultfd=0 and no access to /dev/userfaultfd, which "
 			"setfacl -m u:USER:rw /dev/userfaultfd gives)");
+	ret = soda_holder_start(soda_agent.uffd.fd);
+	if (ret)
+		soda_log_info("no thread holds the userfaultfd (%s): a program that closes it may "
+			      "read zeros for %d ms",
+			      soda_strerror(ret), SODA_KEEPER_TICK_MS);
 	ret = soda_objects_start(why);
 	if (ret)
 		return ret;
@@ -211,6 +218,12 @@ static int start_memory(struct soda_why *why)
 	soda_buffer_resize(&soda_agent.buffer, limit);
 	soda_replace_init(&soda_agent.replacer, policy, soda_agent.table, (uint64_t)wanted_limit());
 	return 0;
+}
+
+static void close_uffd(void)
+{
+	soda_holder_stop();
+	soda_uffd_close();
 }
 
 static int start_faults(void)
@@ -241,7 +254,7 @@ static void in_child(void)
 	atomic_store(&soda_agent.life, SODA_LIFE_FORKED);
 	if (heap)
 		heap->forked();
-	soda_uffd_close();
+	close_uffd();
 	soda_regions_each(close_shared, NULL);
 	soda_objects_end(); /* the range stays taken, so that the child maps nothing of its own
 			       there */
@@ -250,6 +263,7 @@ static void in_child(void)
 		soda_session_forget(&soda_agent.links[i]);
 	soda_private_stop();
 	soda_stat_socket_stop();
+	soda_fds_forget();
 	soda_inline_stop();
 	soda_closed_stop();
 	soda_lock_init(&soda_agent.api_lock, SODA_RANK_API);
@@ -329,7 +343,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		soda_private_stop();
 		soda_closed_stop();
 		soda_trace_stop();
-		soda_uffd_close();
+		close_uffd();
 		soda_objects_undo();
 		soda_settings_free(&soda_agent.settings);
 		atomic_store(&soda_agent.members, 0); /* the next attempt may find others */
@@ -420,7 +434,7 @@ int soda_agent_stop(void)
 	soda_trace_stop();
 	stop_sessions();
 	soda_stat_socket_stop();
-	soda_uffd_close();
+	close_uffd();
 	soda_private_stop();
 	soda_inline_stop();
 	soda_closed_stop();

@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "host_agent/life/stats.h"
 #include "wire/pool.h"
 
@@ -25,10 +26,10 @@ void soda_stat_socket_start(void)
 	/* Abstract: a zero byte, then the name; nothing of it is left when the process ends. */
 	int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "soda/stat/%d", getpid());
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int s = soda_fd_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
 	if (s >= 0 && (bind(s, (struct sockaddr *)&a, len) || listen(s, 8))) {
-		close(s);
+		soda_fd_close(s);
 		s = -1;
 	}
 	atomic_store(&fd, s);
@@ -38,8 +39,7 @@ void soda_stat_socket_start(void)
 
 void soda_stat_socket_stop(void)
 {
-	if (fd >= 0)
-		close(fd);
+	soda_fd_close(fd);
 	fd = -1;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/page_trace.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/object/region.h"
@@ -81,7 +82,7 @@ int soda_trace_start(const char *path, uint64_t bytes, const struct soda_page_op
 	static struct soda_page_ops traced;
 	int ret;
 
-	trace.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	trace.fd = soda_fd_own(open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
 	ret = trace.fd < 0 ? -errno : map_file(bytes);
 	if (ret) {
 		snprintf(why->text, sizeof(why->text), "trace (SODA_TRACE): cannot make %.120s: %s",
@@ -130,7 +131,6 @@ void soda_trace_stop(void)
 
 void soda_trace_forget(void)
 {
-	if (trace.fd >= 0)
-		close(trace.fd);
+	soda_fd_close(trace.fd);
 	trace.fd = -1;
 }

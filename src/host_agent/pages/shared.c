@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/uffd.h"
 #include "wire/store_map.h"
@@ -34,11 +35,9 @@ struct soda_shared {
 void soda_shared_close(struct soda_shared_memory *memory)
 {
 	for (unsigned i = 0; memory->parts && i < memory->stored.parts; i++)
-		if (memory->parts[i] >= 0)
-			close(memory->parts[i]);
+		soda_fd_close(memory->parts[i]);
 	free(memory->parts);
-	if (memory->map_fd >= 0)
-		close(memory->map_fd);
+	soda_fd_close(memory->map_fd);
 	*memory = (struct soda_shared_memory){ .map_fd = -1 };
 }
 
@@ -170,7 +169,7 @@ void soda_shared_rejoined(struct soda_region *r, const struct soda_wire_stored *
 	bool same = !fstat(s->memory.map_fd, &ours) && !fstat(map_fd, &theirs) &&
 		    ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 
-	close(map_fd);
+	soda_fd_close(map_fd);
 	if (same)
 		atomic_store(&s->rings,
 			     soda_store_member(s->map, s->memory.stored.chunks, stored->member));
@@ -206,8 +205,8 @@ void soda_shared_forked(const struct soda_region *r)
 	if (!s)
 		return;
 	for (unsigned i = 0; i < s->memory.stored.parts; i++)
-		close(s->memory.parts[i]);
-	close(s->memory.map_fd);
+		soda_fd_close(s->memory.parts[i]);
+	soda_fd_close(s->memory.map_fd);
 }
 
 /* Faults */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 
 /* The headers of the oldest system that this builds on do not have these. */
 #ifndef UFFD_USER_MODE_ONLY
@@ -47,12 +48,26 @@ static int self_pidfd = -1;
 static int drop_advice = MADV_DONTNEED;
 static struct iovec registered; /* set by the first soda_uffd_register, then constant */
 
-/* ioctl without touching errno: 0 or negative errno */
+/* An error that no userfaultfd gives, or that it gives as well as another file: see which it is. */
+static void look_whose(int fd, int err)
+{
+	struct uffdio_range r = { .start = (uintptr_t)registered.iov_base, .len = SODA_WIRE_PAGE };
+
+	if ((err != EBADF && err != ENOTTY && err != EINVAL && err != EPERM && err != EOPNOTSUPP) ||
+	    !r.start || syscall(SYS_ioctl, fd, UFFDIO_WAKE, &r) == 0)
+		return;
+	if (uffd.fd == fd)
+		soda_fds_end(fd);
+}
+
+/* ioctl without touching errno: 0 or negative errno.  Ends the process if the file is not ours. */
 static int uffd_ioctl(unsigned long request, void *arg)
 {
-	int saved = errno;
-	int ret = syscall(SYS_ioctl, uffd.fd, request, arg) < 0 ? -errno : 0;
+	int saved = errno, fd = uffd.fd;
+	int ret = syscall(SYS_ioctl, fd, request, arg) < 0 ? -errno : 0;
 
+	if (ret && fd >= 0)
+		look_whose(fd, -ret);
 	errno = saved;
 	return ret;
 }
@@ -415,7 +430,7 @@ static bool probe_batch_drop(void)
 
 	if (p == MAP_FAILED)
 		return false;
-	self_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	self_pidfd = soda_fd_own((int)syscall(SYS_pidfd_open, getpid(), 0));
 	p[0] = p[page] = 1;
 	v[0] = (struct iovec){ p, page };
 	v[1] = (struct iovec){ p + page, page };
@@ -434,6 +449,7 @@ int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd
 	uint64_t have, want = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
 	int fd, ret;
 
+	soda_fds_start();
 	have = offered(kernel_faults ? 0 : UFFD_USER_MODE_ONLY);
 	if (sigbus)
 		want |= UFFD_FEATURE_SIGBUS;
@@ -456,7 +472,7 @@ int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd
 			 sigbus ? " or no SIGBUS mode" : "", soda_strerror(ret));
 		return -ENOTSUP;
 	}
-	in.fd = fd;
+	in.fd = soda_fd_own(fd);
 	drop_advice = !plain && probe_drop_locked() ? MADV_DONTNEED_LOCKED : MADV_DONTNEED;
 	in.batch_drop = !plain && probe_batch_drop();
 	uffd = in;
@@ -488,10 +504,11 @@ int soda_uffd_register_shared(void *addr, size_t bytes)
 
 void soda_uffd_close(void)
 {
-	if (uffd.fd >= 0)
-		close(uffd.fd);
-	if (self_pidfd >= 0)
-		close(self_pidfd);
-	uffd.fd = self_pidfd = -1;
+	int fd = uffd.fd;
+
+	uffd.fd = -1; /* a thread that still asks it must not take it for lost */
+	soda_fd_close(fd);
+	soda_fd_close(self_pidfd);
+	self_pidfd = -1;
 	registered = (struct iovec){ NULL, 0 };
 }

@@ -13,6 +13,7 @@
 
 #include "base/conf/conf.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/run.h"
 #include "host_agent/life/start.h"
 #include "host_agent/pages/install.h"
@@ -132,8 +133,7 @@ static void open_samples(void)
 /* In the child of a fork, so that a reader of that stream sees its end when the parent ends. */
 static void close_stats(void)
 {
-	if (run_settings.stats_fd >= 0)
-		close(run_settings.stats_fd);
+	soda_fd_close(run_settings.stats_fd);
 	run_settings.stats_fd = -1;
 }
 
@@ -177,9 +177,10 @@ __attribute__((constructor)) static void setup(void)
 		bytes = 1 << 20;
 	run_settings.stats = stats && *stats == '1';
 	run_settings.quiet = getenv("SODA_RUN_QUIET");
+	soda_fds_start();
 	if (run_settings.stats || children != RUN_CHILDREN_ALL) {
 		/* a copy, because some programs close standard error before they end */
-		run_settings.stats_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100);
+		run_settings.stats_fd = soda_fd_own(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100));
 		pthread_atfork(NULL, NULL, close_stats);
 	}
 	run_report_start();

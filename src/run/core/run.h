@@ -14,6 +14,7 @@
  *   bounce.c   local memory that stands in for fabric memory in a system call
  *   hold.c     chunks that stay resident for the length of a call
  *   calls.c    read, write and the like
+ *   descriptors.c  close, dup2 and the like, which spare the runtime's descriptors
  *   sockets.c  recv, send and the like
  *   ioctl.c    ioctl
  *   near.c     local copies of small arguments, for the next three

@@ -13,6 +13,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "base/run.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
@@ -40,7 +41,7 @@ void run_samples_open(int fd)
 		syscall(SYS_munmap, p, sizeof(*shared));
 		return;
 	}
-	shared_fd = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+	shared_fd = soda_fd_own(fcntl(fd, F_DUPFD_CLOEXEC, 100));
 	close(fd);
 	syscall(SYS_madvise, p, sizeof(*shared), MADV_DONTFORK);
 	shared = p;

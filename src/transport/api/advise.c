@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "transport/api/transport_impl.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -125,8 +126,7 @@ int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advi
 		ret = -EPROTO;
 	if (!ret)
 		ret = take_static(fd, reply, bytes, advise, &map, why);
-	if (fd >= 0)
-		close(fd);
+	soda_fd_close(fd);
 	if (!ret)
 		*map_p = map;
 	return ret;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "transport/api/transport_impl.h"
 #include "wire/store_map.h"
 
@@ -84,10 +85,10 @@ int soda_conn_store(struct soda_conn *conn, const struct soda_wire_store *ask, u
 		ret = -EPROTO;
 	if (!ret)
 		ret = check(fd, reply, n, ask, bytes, &got, why);
-	if (ret && fd >= 0)
-		close(fd);
-	if (ret)
+	if (ret) {
+		soda_fd_close(fd);
 		return ret;
+	}
 	*got_p = got;
 	*fd_p = fd;
 	return 0;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/own_fd.h"
 #include "transport/api/rawsys.h"
 #include "transport/fault/rules.h"
 
@@ -58,10 +59,8 @@ static struct fault_conn *fault(const struct soda_conn *conn)
 static void destroy(struct fault_conn *c)
 {
 	soda_conn_close(c->below);
-	if (c->timer_fd >= 0)
-		close(c->timer_fd);
-	if (c->tell_fd >= 0)
-		close(c->tell_fd);
+	soda_fd_close(c->timer_fd);
+	soda_fd_close(c->tell_fd);
 	free(c);
 }
 
@@ -248,8 +247,8 @@ static int make_descriptor(struct fault_conn *c, struct soda_why *why)
 
 	if (below < 0)
 		return 0;
-	c->tell_fd = epoll_create1(EPOLL_CLOEXEC);
-	c->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	c->tell_fd = soda_fd_own(epoll_create1(EPOLL_CLOEXEC));
+	c->timer_fd = soda_fd_own(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	if (c->tell_fd < 0 || c->timer_fd < 0)
 		ret = -errno;
 	if (ret == 0)

@@ -14,6 +14,7 @@
 
 #include "base/guard.h"
 #include "base/lock.h"
+#include "base/own_fd.h"
 #include "transport/api/rawsys.h"
 #include "transport/api/spin.h"
 #include "transport/shm/queue.h"
@@ -491,7 +492,7 @@ static void client_close(struct soda_conn *conn)
 {
 	struct client *c = client(conn);
 
-	close(c->fd);
+	soda_fd_close(c->fd);
 	soda_queue_unmap(&c->q);
 	free(c);
 }
@@ -519,10 +520,10 @@ int soda_shm_client_create(int fd, int queue_fd, const char *rest,
 
 	c = calloc(1, sizeof(*c) + requests * sizeof(c->requests[0]));
 	ret = c ? soda_queue_map(queue_fd, &c->q, why) : -ENOMEM;
-	close(queue_fd);
+	soda_fd_close(queue_fd);
 	if (ret < 0) {
 		free(c);
-		close(fd);
+		soda_fd_close(fd);
 		return ret;
 	}
 	soda_conn_init(&c->conn, &client_ops, opt, SODA_SHM_PREFIX, rest);

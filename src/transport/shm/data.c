@@ -9,6 +9,7 @@
 
 #include "base/guard.h"
 #include "base/lock.h"
+#include "base/own_fd.h"
 #include "transport/api/rawsys.h"
 #include "transport/shm/shm.h"
 
@@ -136,7 +137,7 @@ static void data_abort(struct soda_conn *conn)
 
 static void data_close(struct soda_conn *conn)
 {
-	close(data(conn)->fd);
+	soda_fd_close(data(conn)->fd);
 	free(data(conn));
 }
 
@@ -157,7 +158,7 @@ int soda_shm_data_create(int fd, const char *rest, const struct soda_conn_option
 
 	c = calloc(1, sizeof(*c) + slots * sizeof(c->slots[0]));
 	if (!c) {
-		close(fd);
+		soda_fd_close(fd);
 		return -ENOMEM;
 	}
 	soda_conn_init(&c->conn, &data_ops, opt, SODA_SHM_PREFIX, rest);

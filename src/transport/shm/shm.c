@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "transport/shm/shm.h"
 #include "transport/stream/stream.h"
 
@@ -135,8 +136,7 @@ static int shm_open_region(struct soda_conn *conn, const struct soda_wire_open *
 				      &opened, &mr, why);
 	if (ret == 0 && fd >= 0)
 		ret = map_region(fd, open->flags & SODA_WIRE_WRITABLE, &mr, why);
-	if (fd >= 0)
-		close(fd);
+	soda_fd_close(fd);
 	if (ret == 0) {
 		*opened_p = opened;
 		*mr_p = mr;
@@ -165,15 +165,14 @@ static int connect_socket(const char *rest, uint64_t deadline_ns, struct soda_wh
 
 	if (ret < 0)
 		return ret;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = soda_fd_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	ret = fd < 0 ? -errno : soda_stream_connect(fd, &addr, bytes, deadline_ns);
 	if (ret == 0)
 		return fd;
 	soda_why_set(why, "cannot connect to shm://%s: %s%s", rest, soda_strerror(ret),
 		     ret == -EACCES ? "; the socket is not yours to use"
 				    : "; is the server running there?");
-	if (fd >= 0)
-		close(fd);
+	soda_fd_close(fd);
 	return ret;
 }
 
@@ -283,9 +282,8 @@ static int shm_connect(const char *rest, const struct soda_wire_hello *hello,
 				data && opt->hand_over ? opt->uffd : -1, deadline_ns, welcome_p,
 				data ? &queue_fd : NULL, why);
 	if (ret < 0) {
-		if (queue_fd >= 0)
-			close(queue_fd);
-		close(fd);
+		soda_fd_close(queue_fd);
+		soda_fd_close(fd);
 		return ret;
 	}
 	return create(fd, queue_fd, rest, opt, conn_p, why);

@@ -16,6 +16,7 @@
 #include "base/iov.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "trust/identity.h"
 
 enum { MAX_BODY_IOV = 4 };
@@ -125,7 +126,7 @@ static void take_fds(struct msghdr *msg, int *passed_fd_p)
 		memcpy(fds, CMSG_DATA(c), n * sizeof(int));
 		for (size_t i = 0; i < n; i++) {
 			if (*passed_fd_p < 0)
-				*passed_fd_p = fds[i];
+				*passed_fd_p = soda_fd_own(fds[i]);
 			else
 				close(fds[i]);
 		}
@@ -653,7 +654,7 @@ int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capa
 void soda_stream_control_close(struct soda_conn *conn)
 {
 	soda_tls_close(soda_stream_control(conn)->s.tls);
-	close(soda_stream_control(conn)->s.fd);
+	soda_fd_close(soda_stream_control(conn)->s.fd);
 	free(soda_stream_control(conn));
 }
 
@@ -709,7 +710,7 @@ int soda_stream_control_create(struct soda_byte_stream s, const struct soda_conn
 
 	if (!c) {
 		soda_tls_close(s.tls);
-		close(s.fd);
+		soda_fd_close(s.fd);
 		return -ENOMEM;
 	}
 	soda_conn_init(&c->conn, ops, opt, prefix, rest);

@@ -15,6 +15,7 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
+#include "base/own_fd.h"
 #include "transport/api/rawsys.h"
 #include "transport/api/spin.h"
 #include "transport/tcp/tcp.h"
@@ -232,7 +233,7 @@ static void data_close(struct soda_conn *conn)
 {
 	struct tcp_data *c = data(conn);
 
-	close(c->fd);
+	soda_fd_close(c->fd);
 	soda_tcp_queue_destroy(&c->q);
 	free(c);
 }
@@ -259,7 +260,7 @@ int soda_tcp_data_create(int fd, const char *rest, const struct soda_conn_option
 	struct tcp_data *c = calloc(1, sizeof(*c));
 
 	if (!c) {
-		close(fd);
+		soda_fd_close(fd);
 		return -ENOMEM;
 	}
 	soda_conn_init(&c->conn, &data_ops, opt, SODA_TCP_PREFIX, rest);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "transport/listen/server.h"
 #include "transport/stream/stream.h"
 #include "transport/tcp/tcp.h"
@@ -27,7 +28,8 @@ static int connect_any(const struct addrinfo *list, uint64_t deadline_ns)
 	int ret = -EHOSTUNREACH;
 
 	for (const struct addrinfo *a = list; a; a = a->ai_next) {
-		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		int fd = soda_fd_own(
+			socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
 		if (fd < 0) {
 			ret = -errno;
@@ -37,7 +39,7 @@ static int connect_any(const struct addrinfo *list, uint64_t deadline_ns)
 		ret = soda_stream_connect(fd, a->ai_addr, a->ai_addrlen, deadline_ns);
 		if (ret == 0)
 			return fd;
-		close(fd);
+		soda_fd_close(fd);
 	}
 	return ret;
 }
@@ -113,7 +115,7 @@ static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
 		ret = soda_stream_hello(s, peer, hello, opt, -1, deadline_ns, welcome_p, NULL, why);
 	if (ret < 0) {
 		soda_tls_close(s.tls);
-		close(s.fd);
+		soda_fd_close(s.fd);
 		return ret;
 	}
 	if (opt->kind == SODA_CONN_CONTROL) {

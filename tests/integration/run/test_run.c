@@ -157,6 +157,69 @@ static void test_exec(void **state)
 	unsetenv("SODA_LOG");
 }
 
+/* The program chooses numbers of descriptors, and closes what it has not opened. */
+static void test_descriptors(void **state)
+{
+	run_case("descriptors", "onto descriptor");
+}
+
+/*
+ * Where the C library is not asked, nothing can be spared: it ends, with a line, before it reads
+ * zeros.
+ */
+static void test_robbed(void **state)
+{
+	for (int mode = 0; mode < 2; mode++) {
+		run_mode("robbed", mode, "error", 128 + SIGABRT,
+			 "was closed or replaced by the program");
+		run_mode("replaced", mode, "error", 128 + SIGABRT,
+			 "was closed or replaced by the program");
+	}
+}
+
+enum { SHELL_TEXT = 6000000 };
+
+/* Whether the file is that many 'a's, to be removed. */
+static bool is_text(const char *path)
+{
+	char *got = calloc(1, SHELL_TEXT + 1);
+	FILE *f = fopen(path, "r");
+	bool same;
+
+	assert_non_null(f);
+	same = fread(got, 1, SHELL_TEXT + 1, f) == SHELL_TEXT && strspn(got, "a") == SHELL_TEXT;
+	fclose(f);
+	free(got);
+	unlink(path);
+	return same;
+}
+
+/* Shells put files at low numbers: what they have in fabric memory comes out whole. */
+static void test_shell_numbers(void **state)
+{
+	static const char *const shells[] = { "/bin/dash", "/bin/bash" };
+	static const char script[] =
+		"x=$(head -c 6000000 /dev/zero | tr '\\0' a)\n"
+		"exec 3</dev/null 5>/dev/null 6>/dev/null 7>/dev/null 8>/dev/null 9>/dev/null\n"
+		"exec 4>\"$0\"; printf %s \"$x\" >&4; exec 3>&- 4>&- 5>&-\n"
+		"test ${#x} = 6000000";
+	char dir[] = "/tmp/soda-run-XXXXXX", out[64];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(out, sizeof(out), "%s/out", dir);
+	setenv("SODA_LOG", "error", 1);
+	for (size_t i = 0; i < 2; i++) {
+		if (access(shells[i], X_OK))
+			continue;
+		RUN("--mem", "8M", "--threshold", "64K", "--quiet", "--", shells[i], "-c", script,
+		    out);
+		if (p.status || !is_text(out))
+			fail_msg("%s: status %d: %s", shells[i], p.status, p.err);
+	}
+	unsetenv("SODA_LOG");
+	rmdir(dir);
+}
+
 /* The functions of this library's table: those that it has (T, W) or those that it wants (U). */
 static size_t symbols(const char *file, const char *kinds, char names[][40], size_t max)
 {
@@ -630,6 +693,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_report_numbers), cmocka_unit_test(test_report_page),
 		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_all_are_called),
 		cmocka_unit_test(test_silent),	       cmocka_unit_test(test_returned),
+		cmocka_unit_test(test_descriptors),    cmocka_unit_test(test_robbed),
+		cmocka_unit_test(test_shell_numbers),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

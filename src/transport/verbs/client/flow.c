@@ -14,6 +14,7 @@
 
 #include "base/iov.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "transport/verbs/client/client.h"
 
 enum {
@@ -84,7 +85,7 @@ static int prepare_copies(struct soda_verbs_flow *f, struct ibv_pd *pd)
 
 	if (f->copies)
 		return 0;
-	f->fd = memfd_create("soda-flow", MFD_CLOEXEC);
+	f->fd = soda_fd_own(memfd_create("soda-flow", MFD_CLOEXEC));
 	if (f->fd < 0)
 		return -ENOMEM;
 	memory = ftruncate(f->fd, COPY_BYTES) < 0
@@ -101,7 +102,7 @@ static int prepare_copies(struct soda_verbs_flow *f, struct ibv_pd *pd)
 		soda_log_warning("%s", why.text);
 		munmap(memory, COPY_BYTES);
 	}
-	close(f->fd);
+	soda_fd_close(f->fd);
 	return -ENOMEM;
 }
 
@@ -170,7 +171,7 @@ void soda_verbs_flow_end(struct soda_verbs_flow *f)
 	soda_verbs_unregister(f->mr);
 	if (f->copies) {
 		munmap(f->copies, COPY_BYTES);
-		close(f->fd);
+		soda_fd_close(f->fd);
 	}
 	*f = (struct soda_verbs_flow){ .copies = NULL };
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "transport/api/rawsys.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/link/link.h"
@@ -181,10 +182,10 @@ static int open_fds(struct soda_verbs_link *l)
 	ret = nonblocking(l->comp->fd);
 	if (ret < 0 || !l->events)
 		return ret;
-	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	l->poke_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	l->end_fd = epoll_create1(EPOLL_CLOEXEC);
-	l->fd = epoll_create1(EPOLL_CLOEXEC);
+	l->wake_fd = soda_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	l->poke_fd = soda_fd_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	l->end_fd = soda_fd_own(epoll_create1(EPOLL_CLOEXEC));
+	l->fd = soda_fd_own(epoll_create1(EPOLL_CLOEXEC));
 	if (l->wake_fd < 0 || l->poke_fd < 0 || l->end_fd < 0 || l->fd < 0)
 		return -errno;
 	ret = watch(l->end_fd, l->events->fd);
@@ -459,12 +460,6 @@ void soda_verbs_link_stop(struct soda_verbs_link *l)
 	rdma_destroy_qp(l->id);
 }
 
-static void close_fd(int fd)
-{
-	if (fd >= 0)
-		close(fd);
-}
-
 void soda_verbs_link_close(struct soda_verbs_link *l)
 {
 	soda_verbs_link_stop(l);
@@ -481,11 +476,11 @@ void soda_verbs_link_close(struct soda_verbs_link *l)
 		rdma_destroy_id(l->id);
 	if (l->events)
 		rdma_destroy_event_channel(l->events);
-	close_fd(l->fd);
-	close_fd(l->poke_fd);
+	soda_fd_close(l->fd);
+	soda_fd_close(l->poke_fd);
 	if (l->wake_fd >= 0)
-		close_fd(l->end_fd); /* else it is not ours */
-	close_fd(l->wake_fd);
+		soda_fd_close(l->end_fd); /* else it is not ours */
+	soda_fd_close(l->wake_fd);
 	soda_verbs_link_none(l);
 }
 

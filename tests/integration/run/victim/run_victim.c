@@ -451,7 +451,8 @@ int main(int argc, char **argv)
 		{ "mlockall", case_mlockall }, { "silent", case_silent },
 		{ "left", case_left },	       { "returned", case_returned },
 		{ "pieces", case_pieces },     { "plain", case_plain },
-		{ "starts", case_starts },
+		{ "starts", case_starts },     { "descriptors", case_descriptors },
+		{ "robbed", case_robbed },     { "replaced", case_replaced },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

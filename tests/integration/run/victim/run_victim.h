@@ -50,6 +50,10 @@ void case_times(void);
 void case_become(void);
 void case_plain(void);
 void case_starts(void);
+/* run_victim_descriptors.c */
+void case_descriptors(void);
+void case_robbed(void);
+void case_replaced(void);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);
