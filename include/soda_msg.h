@@ -5,38 +5,42 @@
  * A rank pushes messages and waits for none of them; they are gathered, routed by the agent, and
  * pulled by the ranks that they are for: each exactly once, some time, in no order.
  *
- *   struct soda_msg_job *job;
- *   struct soda_message m;
- *
- *   soda_msg_start(NULL, &job);       as soda msg run, mpirun or srun says
- *   while (there is more to send) {
- *           while (soda_msg_push(job, rank, &x, sizeof(x)) == -EAGAIN)
- *                   while (soda_msg_pull(job, &m) == 0)
- *                           ... use m.data, m.bytes ...
+ *   static void use(void *arg, const struct soda_message *m)
+ *   {
+ *           ... m->data, m->bytes, m->from ...
  *   }
- *   soda_msg_finish(job);                            I have sent my last
- *   while ((ret = soda_msg_pull(job, &m)) != -ENODATA)
- *           if (ret == 0)
- *                   ... use m.data, m.bytes ...
- *           else if (ret == -EAGAIN)
- *                   soda_msg_wait(job, SODA_MSG_PULL, -1);
- *           else
- *                   ... an error ...
- *   soda_msg_end(job);
+ *
+ *   struct soda_msg_job *job;
+ *   int ret = soda_msg_start(NULL, &job);            as soda msg run, mpirun or srun says
+ *
+ *   while (ret == 0 && there is more to send)
+ *           ret = soda_msg_push_pull(job, rank, &x, sizeof(x), use, NULL);
+ *   if (ret == 0)
+ *           ret = soda_msg_finish(job);              I have sent my last
+ *   if (ret == 0)
+ *           ret = soda_msg_drain(job, use, NULL);    all have, and I have everything
+ *   if (ret < 0)
+ *           ... soda_msg_last_error() ...
+ *
+ * and soda_msg_end(job) where soda_msg_start() was 0.  Those two are loops around soda_msg_push(),
+ * soda_msg_pull() and soda_msg_wait(), which wait for nothing, or for what is named; a program may
+ * write its own.  An error that has come stays: a loop that goes on does so for ever.
  *
  * The agent must have memory for this: soda-dpu-agent --msg-memory SIZE; or there is none, and
  * threads of each rank's process route (soda_msg_start.routing).  Link with libsoda-msg;
  * neither soda_init() nor libsoda is needed.
  *
- * A rank whose messages are not pulled holds up those who push to it, by -EAGAIN.  Who gets -EAGAIN
- * must pull before it tries again: then no two ranks ever wait for each other.
+ * A rank whose messages are not pulled holds up those who push to it, by -EAGAIN.  No two ranks
+ * ever wait for each other where each keeps two rules: who gets -EAGAIN pulls before it tries
+ * again, and who waits for something else in a phase, a collective among it, pulls meanwhile.
  *
  * Conventions.  Functions that return int return 0 or a negative errno value, and leave errno alone
  * where they succeed.  After a failure other than -EAGAIN, -EINPROGRESS and -ENODATA
  * soda_msg_last_error() has a sentence for the calling thread.  All but soda_msg_start(),
- * soda_msg_wait() and soda_msg_end() return at once.  No function may be called from a signal
- * handler or from the child of a fork (there: -ENOTSUP).  soda_msg_pull(), soda_msg_pull_many(),
- * soda_msg_begin() and the collectives: one thread at a time; the others from any thread.
+ * soda_msg_wait(), soda_msg_push_pull(), soda_msg_drain() and soda_msg_end() return at once.  No
+ * function may be called from a signal handler or from the child of a fork (there: -ENOTSUP).
+ * soda_msg_pull(), soda_msg_pull_many(), soda_msg_push_pull(), soda_msg_drain(), soda_msg_begin()
+ * and the collectives: one thread at a time; the others from any thread.
  *
  * Errors of every function, once they have come they stay: -ECANCELED: the job is broken off,
  * because a rank has gone before its end, or does not do what the others do; the sentence names it.
@@ -180,14 +184,44 @@ SODA_API int soda_msg_finish(struct soda_msg_job *job);
 SODA_API int soda_msg_begin(struct soda_msg_job *job);
 
 /*
+ * The same for a program that does nothing else meanwhile.  take is called with each message that
+ * is pulled, which ends with the call; it may push, by soda_msg_push(), and not pull: these two are
+ * -EINVAL there.
+ *
+ * push_pull: push, and pull while there is no room.  It pulls nothing where there is.  Errors of
+ * soda_msg_push() but -EAGAIN, and of soda_msg_pull().
+ * drain: pull until the phase is over, which is 0.  -EINVAL: this rank has not said
+ * soda_msg_finish(), so that it would not end; errors of soda_msg_pull().
+ */
+typedef void soda_msg_take_fn(void *arg, const struct soda_message *msg);
+SODA_API int soda_msg_push_pull(struct soda_msg_job *job, unsigned rank, const void *data,
+				size_t bytes, soda_msg_take_fn *take, void *arg);
+SODA_API int soda_msg_drain(struct soda_msg_job *job, soda_msg_take_fn *take, void *arg);
+
+/*
  * Collectives: all ranks call the same ones in the same order.  -EINPROGRESS: not all have yet;
- * call it again, with the same arguments, until it returns something else.  Meanwhile pull, or wait
- * for SODA_MSG_COLLECTIVE.  They say nothing of messages under way.  -EINVAL: another one is in
- * progress.  Sums wrap around.
+ * call it again, with the same arguments, until it returns something else.  Meanwhile pull, and
+ * wait for SODA_MSG_PULL | SODA_MSG_COLLECTIVE.  For SODA_MSG_COLLECTIVE alone wait only where no
+ * rank pushes to this one before it takes part, as between phases: who has no room does not come.
+ * They say nothing of messages under way.  -EINVAL: another one is in progress.
+ *
+ * Sums of integers wrap around.  Of doubles: NaN is what a NaN of any rank makes; sum_double adds
+ * in the order of ranks, so that the result is the same, to the bit, at all ranks and every time.
+ * gather: all[i] becomes rank i's number, at every rank; `all` has a place for each.
+ * broadcast: `bytes` bytes, at most SODA_MSG_BYTES_MAX, of the rank `root` are copied to all
+ * others' data; all say the same root and bytes, -EINVAL: no such. The last three take as many
+ * rounds of all ranks as there are ranks, or words of 8 bytes, one after the other: they are for
+ * some numbers, not for data.
  */
 SODA_API int soda_msg_barrier(struct soda_msg_job *job);
 SODA_API int soda_msg_sum(struct soda_msg_job *job, int64_t mine, int64_t *all_p);
 SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p);
+SODA_API int soda_msg_min(struct soda_msg_job *job, int64_t mine, int64_t *all_p);
+SODA_API int soda_msg_max_double(struct soda_msg_job *job, double mine, double *all_p);
+SODA_API int soda_msg_min_double(struct soda_msg_job *job, double mine, double *all_p);
+SODA_API int soda_msg_sum_double(struct soda_msg_job *job, double mine, double *all_p);
+SODA_API int soda_msg_gather(struct soda_msg_job *job, int64_t mine, int64_t *all);
+SODA_API int soda_msg_broadcast(struct soda_msg_job *job, unsigned root, void *data, size_t bytes);
 
 #define SODA_MSG_PULL 0x1u	 /* soda_msg_pull() would not return -EAGAIN */
 #define SODA_MSG_PUSH 0x2u	 /* there is room where soda_msg_push() last returned -EAGAIN */
@@ -200,6 +234,7 @@ SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p
  */
 SODA_API int soda_msg_wait(struct soda_msg_job *job, unsigned what, int timeout_ms);
 
+/* In the child of a fork: all 0. */
 SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats *stats_p);
 
 /* The calling thread's last failure here, or "". Valid until its next call of a soda_msg function.

@@ -95,17 +95,13 @@ bool ranks_take(struct ranks *r)
 
 void ranks_push(struct ranks *r, unsigned rank, const void *data, size_t bytes)
 {
-	while (check(r, soda_msg_push(r->job, rank, data, bytes), "push") == -EAGAIN) {
-		ranks_take(r); /* or two ranks could wait for each other */
-		ranks_wait(r, SODA_MSG_PULL | SODA_MSG_PUSH);
-	}
+	check(r, soda_msg_push_pull(r->job, rank, data, bytes, r->take, r->arg), "push");
 }
 
 void ranks_finish(struct ranks *r)
 {
 	check(r, soda_msg_finish(r->job), "finish");
-	while (ranks_take(r))
-		ranks_wait(r, SODA_MSG_PULL);
+	check(r, soda_msg_drain(r->job, r->take, r->arg), "pull");
 	r->over = true;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -449,14 +450,23 @@ int soda_hosts_routers(const char *agents, const uint8_t *places, uint32_t ranks
 	return take_text(put_routers(out, agents, places, ranks, why), out, &text, list_p, why);
 }
 
+/* Of a directory whose sockets' names, of 16 digits and a rank, still fit into a socket's address.
+ */
+#define SOCKETS_FOLDER_MAX                                                                         \
+	(sizeof(((struct sockaddr_un *)NULL)->sun_path) - sizeof("/0123456789abcdef.63"))
+
 /* The directory, which is made where there is none. */
 static int own_directory(char *path, size_t room, struct soda_why *why)
 {
 	const char *tmp = getenv("TMPDIR");
 	struct stat st;
 
-	snprintf(path, room, "%s/soda-msg-%u", tmp && *tmp == '/' ? tmp : "/tmp",
-		 (unsigned)geteuid());
+	if (snprintf(path, room, "%s/soda-msg-%u", tmp && *tmp == '/' ? tmp : "/tmp",
+		     (unsigned)geteuid()) >= (int)room)
+		return fail(why,
+			    "TMPDIR=%.100s... is too long for the sockets of ranks' routers: %zu "
+			    "bytes at most, or name addresses by SODA_MSG_AGENTS",
+			    tmp, room - sizeof("/soda-msg-4294967295"));
 	if ((mkdir(path, 0700) && errno != EEXIST) || lstat(path, &st)) {
 		int ret = -errno;
 
@@ -492,7 +502,7 @@ int soda_hosts_here(const char *job, uint32_t ranks, char **list_p, struct soda_
 {
 	uint64_t name = 0xcbf29ce484222325; /* FNV-1a: a file's name, of any job's */
 	int ret = check_routers(ranks, why);
-	char path[108], *text = NULL;
+	char path[SOCKETS_FOLDER_MAX], *text = NULL;
 	size_t bytes;
 	FILE *out;
 

@@ -769,6 +769,9 @@ SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats
 {
 	uint64_t gathered, gathered_bytes;
 
+	*stats_p = (struct soda_msg_stats){ 0 };
+	if (soda_msg_check(job) < 0) /* the lock may be another thread's, which the child has not */
+		return;
 	pthread_mutex_lock(&job->lock);
 	soda_quick_bar_locked(&job->quick, &soda_msg_known);
 	soda_lanes_settle_locked(job);
@@ -784,74 +787,6 @@ SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats
 	stats_p->pulled_bytes = atomic_load_explicit(&job->pulled_bytes, memory_order_relaxed);
 }
 
-/* Collectives */
-
-/* The one under way is complete. */
-static bool complete_locked(const struct soda_msg_job *job)
-{
-	return job->collective.state == SODA_COLLECTIVE_SENT &&
-	       job->collective.done == job->collective.ask.number;
-}
-
-bool soda_msg_asks_locked(const struct soda_msg_job *job)
-{
-	return job->collective.state != SODA_COLLECTIVE_NONE && !complete_locked(job);
-}
-
-static int reduce_locked(struct soda_msg_job *job, enum soda_msg_op op, int64_t mine,
-			 int64_t *all_p)
-{
-	struct soda_wire_msg_reduce *ask = &job->collective.ask;
-
-	if (job->collective.state == SODA_COLLECTIVE_NONE) {
-		int ret = soda_msg_error_locked(job);
-
-		if (ret < 0)
-			return ret;
-		*ask = (struct soda_wire_msg_reduce){ ask->number + 1, op, (uint64_t)mine };
-		job->collective.state = SODA_COLLECTIVE_ASKED;
-		soda_msg_work_locked(job);
-		pthread_cond_signal(&job->room);
-		return -EINPROGRESS;
-	}
-	if (ask->op != op || ask->value != (uint64_t)mine)
-		return soda_msg_failed(-EINVAL, "another collective is in progress");
-	if (!complete_locked(job))
-		return job->error ? soda_msg_error_locked(job) : -EINPROGRESS;
-	job->collective.state = SODA_COLLECTIVE_NONE;
-	*all_p = (int64_t)job->collective.value;
-	return 0;
-}
-
-static int reduce(struct soda_msg_job *job, enum soda_msg_op op, int64_t mine, int64_t *all_p)
-{
-	int ret = soda_msg_check(job);
-
-	if (ret < 0)
-		return ret;
-	pthread_mutex_lock(&job->lock);
-	ret = reduce_locked(job, op, mine, all_p);
-	pthread_mutex_unlock(&job->lock);
-	return ret;
-}
-
-SODA_API int soda_msg_barrier(struct soda_msg_job *job)
-{
-	int64_t nothing;
-
-	return reduce(job, SODA_MSG_OP_BARRIER, 0, &nothing);
-}
-
-SODA_API int soda_msg_sum(struct soda_msg_job *job, int64_t mine, int64_t *all_p)
-{
-	return reduce(job, SODA_MSG_OP_SUM, mine, all_p);
-}
-
-SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p)
-{
-	return reduce(job, SODA_MSG_OP_MAX, mine, all_p);
-}
-
 /* Waiting */
 
 static bool pushable_locked(struct soda_msg_job *job)
@@ -864,7 +799,7 @@ static bool here_locked(struct soda_msg_job *job, unsigned what)
 {
 	return ((what & SODA_MSG_PULL) && soda_msg_pullable_locked(job)) ||
 	       ((what & SODA_MSG_PUSH) && pushable_locked(job)) ||
-	       ((what & SODA_MSG_COLLECTIVE) && complete_locked(job));
+	       ((what & SODA_MSG_COLLECTIVE) && soda_msg_complete_locked(job));
 }
 
 /*

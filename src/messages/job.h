@@ -2,11 +2,13 @@
 /*
  * libsoda-msg inside; include/soda_msg.h is its contract, docs/internals/messages.md its design.
  *
- *   job.c       start and end, errors, waiting, collectives
+ *   job.c       start and end, errors, waiting
+ *   collectives.c   what all ranks compute together
  *   push.c      from soda_msg_push() to packets in lanes
  *   quick.c     push without the lock, for one thread
  *   gather.c    the same for several
  *   pull.c      from packets in batches to soda_msg_pull()
+ *   take.c      pushes that pull, and pulling to the end
  *   carrier.c   the two threads, which alone use the connections
  *   flights.c   from packets in lanes to PUSHes, of which several are under way
  *   rings.c     memory that the agent has mapped, too, where it is on this machine
@@ -124,6 +126,8 @@ struct soda_msg_job {
 		struct soda_wire_msg_reduce ask;
 		uint32_t done; /* the last one that is complete, and its result */
 		uint64_t value;
+		size_t round; /* of one of several rounds: so many are done */
+		double sum;   /* of these */
 	} collective;
 	struct soda_msg_stats stats;
 	uint32_t batch_head, batch_tail; /* taken by the program, put by the receiver */
@@ -147,6 +151,7 @@ struct soda_msg_job {
 	_Atomic uint64_t pulled, pulled_bytes;
 	_Atomic uint64_t ranges, ranges_bytes; /* of the rings that were read */
 	uint8_t *given;			       /* a large message that the program has */
+	bool taking; /* the program's function has a message, and pulls none. The program's */
 
 	struct soda_msg_router *router;	  /* in this process; NULL: an agent routes. Constant */
 	char agent[SODA_ADDRESS_MAX + 1]; /* set before the threads start, then constant */
@@ -185,8 +190,10 @@ static inline bool soda_msg_has_rings(const struct soda_msg_job *job)
 {
 	return job->rings.out != NULL;
 }
-/* Whether a collective has been asked for, and is not known to be complete. */
+
+/* collectives.c: whether one has been asked for, and is not known to be complete; or is. */
 bool soda_msg_asks_locked(const struct soda_msg_job *job);
+bool soda_msg_complete_locked(const struct soda_msg_job *job);
 
 /* push.c */
 

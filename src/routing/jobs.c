@@ -22,27 +22,26 @@ const struct soda_msg_tuning soda_msg_tuning_usual = { .inbox_bytes = SODA_MSG_I
 						       .transfer_bytes = SODA_MSG_TRANSFER,
 						       .wait_us = SODA_MSG_LINK_FLUSH_US };
 
-/* Take clients out of the list whose time is over. *next_ns_p: when the next one's is. */
+/*
+ * Take a client out of the list whose time is over, or NULL.  One: where the lock is released, who
+ * comes back and is lost again uses the link of another one.  *next_ns_p: when the next one's is.
+ */
 static struct soda_msg_away *take_overdue_locked(struct soda_msg_jobs *all, uint64_t *next_ns_p)
 {
-	struct soda_msg_away **at = &all->away, *overdue = NULL;
 	uint64_t now = soda_now_ns();
 
 	*next_ns_p = UINT64_MAX;
-	while (*at) {
+	for (struct soda_msg_away **at = &all->away; *at; at = &(*at)->next) {
 		struct soda_msg_away *a = *at;
 
 		if (all->stopping || a->until_ns <= now) {
 			*at = a->next;
-			a->next = overdue;
-			overdue = a;
-			continue;
+			return a;
 		}
 		if (a->until_ns < *next_ns_p)
 			*next_ns_p = a->until_ns;
-		at = &a->next;
 	}
-	return overdue;
+	return NULL;
 }
 
 static void *watch_main(void *arg)
@@ -61,8 +60,7 @@ static void *watch_main(void *arg)
 			pthread_cond_wait(&all->changed, &all->lock);
 		else if (!a && !all->stopping)
 			pthread_cond_timedwait(&all->changed, &all->lock, &t);
-		while (a) { /* in its job, to which it has a reference */
-			struct soda_msg_away *next = a->next;
+		if (a) { /* in its job, to which it has a reference */
 			struct soda_msg_job *job = a->job;
 
 			a->job = NULL;
@@ -70,7 +68,6 @@ static void *watch_main(void *arg)
 			soda_msg_job_leave(all, job, a->rank);
 			soda_msg_job_put(job, true);
 			pthread_mutex_lock(&all->lock);
-			a = next;
 		}
 	}
 	pthread_mutex_unlock(&all->lock);

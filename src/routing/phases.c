@@ -71,16 +71,35 @@ int soda_msg_job_finish(struct soda_msg_jobs *all, struct soda_msg_job *job, uin
 
 static void add_part(struct soda_wire_msg_reduce *all, uint32_t op, uint64_t value)
 {
-	if (op == SODA_MSG_OP_SUM)
-		all->value += value; /* as unsigned numbers, which wrap around */
-	else if (op == SODA_MSG_OP_MAX && (int64_t)value > (int64_t)all->value)
-		all->value = value;
+	switch (op) {
+	case SODA_MSG_OP_MAX:
+	case SODA_MSG_OP_MAX_DOUBLE:
+		if ((int64_t)value > (int64_t)all->value)
+			all->value = value;
+		break;
+	case SODA_MSG_OP_MIN:
+	case SODA_MSG_OP_MIN_DOUBLE:
+		if ((int64_t)value < (int64_t)all->value)
+			all->value = value;
+		break;
+	default:
+		all->value += value; /* as unsigned numbers, which wrap around; of a barrier 0 */
+	}
 }
 
 /* Ranks ask for different collectives. rank: one of them. */
 static void say_apart_locked(struct soda_msg_job *job, uint32_t rank, uint32_t op, uint32_t other)
 {
-	static const char *const names[] = { "", "barrier", "sum", "maximum" };
+	static const char *const names[SODA_MSG_OPS] = { "",
+							 "barrier",
+							 "sum",
+							 "maximum",
+							 "minimum",
+							 "maximum of doubles",
+							 "minimum of doubles",
+							 "sum of doubles",
+							 "broadcast",
+							 "gather" };
 
 	snprintf(job->why.text, sizeof(job->why.text),
 		 "messages: rank %u of the job %.120s asks for a %s where others ask for a %s",
@@ -139,7 +158,7 @@ int soda_msg_job_reduce(struct soda_msg_jobs *all, struct soda_msg_job *job, uin
 	struct soda_wire_msg_reduce sum = { 0 };
 	int ret;
 
-	if (r->op < SODA_MSG_OP_BARRIER || r->op > SODA_MSG_OP_MAX)
+	if (r->op < SODA_MSG_OP_BARRIER || r->op >= SODA_MSG_OPS)
 		return soda_msg_refuse(why, -EINVAL, "messages: there is no collective %u", r->op);
 	pthread_mutex_lock(&job->lock);
 	if (r->number == job->ranks[rank].reduced && r->number) {

@@ -24,7 +24,7 @@ static int hear_locked(struct soda_msg_job *job, struct soda_msg_link *l,
 	    relay->done > job->phase + 2 || relay->phase > job->phase + 1)
 		return -EPROTO;
 	if (part->number && (part->number > reduced + 2 || part->op < SODA_MSG_OP_BARRIER ||
-			     part->op > SODA_MSG_OP_MAX))
+			     part->op >= SODA_MSG_OPS))
 		return -EPROTO;
 	if (part->number > l->parts[part->number % 2].number)
 		l->parts[part->number % 2] = *part;

@@ -129,7 +129,20 @@ struct soda_wire_msg_pulled {
 };
 #define SODA_WIRE_MSG_PULLED_BYTES 16u
 
-enum soda_msg_op { SODA_MSG_OP_BARRIER = 1, SODA_MSG_OP_SUM, SODA_MSG_OP_MAX };
+/* Agents compute sums, largest and smallest; which is which of them, so that ranks that call
+ * different ones are told. */
+enum soda_msg_op {
+	SODA_MSG_OP_BARRIER = 1,
+	SODA_MSG_OP_SUM,
+	SODA_MSG_OP_MAX,
+	SODA_MSG_OP_MIN,
+	SODA_MSG_OP_MAX_DOUBLE, /* integers in the order of doubles, likewise the smallest */
+	SODA_MSG_OP_MIN_DOUBLE,
+	SODA_MSG_OP_SUM_DOUBLE, /* sums of a rank's word and zeros, and so below */
+	SODA_MSG_OP_BROADCAST,
+	SODA_MSG_OP_GATHER,
+	SODA_MSG_OPS
+};
 
 struct soda_wire_msg_reduce {
 	uint32_t number; /* 1, 2, 3 ... */

@@ -8,6 +8,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -479,6 +480,16 @@ static void *help(void *arg)
 	return NULL;
 }
 
+/* It can do nothing, and waits for no lock that another thread had. */
+static void fork_child(struct soda_msg_job *job)
+{
+	struct soda_msg_stats stats;
+	int ret = soda_msg_push(job, 0, "", 0);
+
+	soda_msg_get_stats(job, &stats);
+	_exit(ret == -ENOTSUP && !stats.pushed ? 0 : 1);
+}
+
 /* The child of a fork cannot push, however its parent did. */
 static void fork_once(struct rank *r, struct soda_msg_job *job)
 {
@@ -486,7 +497,7 @@ static void fork_once(struct rank *r, struct soda_msg_job *job)
 	pid_t pid = fork();
 
 	if (!pid)
-		_exit(soda_msg_push(job, 0, "", 0) == -ENOTSUP ? 0 : 1);
+		fork_child(job);
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
@@ -824,6 +835,155 @@ static void held(const char *where)
 	stop_agent();
 }
 
+static void take_tally(void *arg, const struct soda_message *m)
+{
+	struct tally *pulled = arg;
+
+	pulled->n++;
+	pulled->sum += sum_of(m->from, crowd.r->rank, m->data, m->bytes);
+}
+
+/* What takes a message may not pull another one. */
+static void take_alone(void *arg, const struct soda_message *m)
+{
+	const struct rank *r = crowd.r;
+
+	take_tally(arg, m);
+	IS(soda_msg_push_pull(crowd.job, 0, "y", 1, take_tally, arg), -EINVAL);
+	IS(soda_msg_drain(crowd.job, take_tally, arg), -EINVAL);
+}
+
+/*
+ * Each rank waits in a barrier, in a phase, while others push to it more than there is room for:
+ * who waits pulls meanwhile, and all come to the end.  One rank after the other pushes.
+ */
+static void run_waiting(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct tally pushed = { 0 }, pulled = { 0 };
+	uint8_t data[1000] = { 0 };
+	int ret;
+
+	crowd.r = r;
+	crowd.job = job;
+	IS(soda_msg_drain(job, take_tally, &pulled), -EINVAL);
+	for (unsigned turn = 0; turn < r->ranks; turn++) {
+		for (unsigned i = 0; turn == r->rank && i < 20000; i++) {
+			unsigned to = (r->rank + 1) % r->ranks;
+
+			data[0] = (uint8_t)i;
+			pushed.n++;
+			pushed.sum += sum_of(r->rank, to, data, sizeof(data));
+			IS(soda_msg_push_pull(job, to, data, sizeof(data), take_tally, &pulled), 0);
+		}
+		while ((ret = soda_msg_barrier(job)) == -EINPROGRESS) {
+			IS(soda_msg_wait(job, SODA_MSG_COLLECTIVE | SODA_MSG_PULL, DEADLINE_MS), 0);
+			IS(drain(r, job, &pulled), -EAGAIN);
+		}
+		IS(ret, 0);
+	}
+	IS(soda_msg_finish(job), 0);
+	IS(soda_msg_drain(job, take_tally, &pulled), 0);
+	CHECK(all_of(r, job, (int64_t)(pushed.n - pulled.n)) == 0);
+	CHECK(all_of(r, job, (int64_t)(pushed.sum - pulled.sum)) == 0);
+	IS(soda_msg_begin(job), 0);
+	IS(soda_msg_push(job, 0, "", 0), 0);
+	IS(soda_msg_finish(job), 0);
+	IS(soda_msg_drain(job, take_alone, &pulled), 0);
+	soda_msg_end(job);
+}
+
+static void waiting(const char *where)
+{
+	run_ranks(where, 3, run_waiting);
+	stop_agent();
+}
+
+/* Until it is complete, and then what it returned. */
+#define WHOLE(call)                                                                                \
+	do {                                                                                       \
+		int whole_;                                                                        \
+		while ((whole_ = (call)) == -EINPROGRESS)                                          \
+			IS(soda_msg_wait(job, SODA_MSG_COLLECTIVE, DEADLINE_MS), 0);               \
+		IS(whole_, 0);                                                                     \
+	} while (0)
+
+static void compute_doubles(struct rank *r, struct soda_msg_job *job)
+{
+	static const double parts[] = { 1e300, -3.5, -1e300, 0.1 };
+	double all = 0, expected = 0, mine = parts[r->rank % 4];
+
+	for (unsigned i = 0; i < r->ranks; i++)
+		expected = i ? expected + parts[i % 4] : parts[0];
+	WHOLE(soda_msg_sum_double(job, mine, &all));
+	CHECK(all == expected);
+	WHOLE(soda_msg_max_double(job, -mine, &all));
+	CHECK(all == (r->ranks > 2 ? 1e300 : 3.5));
+	WHOLE(soda_msg_min_double(job, mine, &all));
+	CHECK(all == (r->ranks > 2 ? -1e300 : r->ranks > 1 ? -3.5 : 1e300));
+	WHOLE(soda_msg_max_double(job, r->rank ? -0.0 : -1.0, &all));
+	CHECK(all == (r->ranks > 1 ? 0 : -1) && signbit(all));
+	WHOLE(soda_msg_min_double(job, r->rank ? -INFINITY : NAN, &all));
+	CHECK(isnan(all));
+	WHOLE(soda_msg_max_double(job, r->rank ? INFINITY : -(double)NAN, &all));
+	CHECK(isnan(all));
+}
+
+static void share(struct rank *r, struct soda_msg_job *job)
+{
+	static const size_t sizes[] = { 1, 8, 13, 0, 200 };
+	int64_t each[RANKS + 1] = { 0 };
+
+	for (int64_t k = 0; k < 3; k++) {
+		WHOLE(soda_msg_gather(job, -5 * k + r->rank, each));
+		for (unsigned i = 0; i < r->ranks; i++)
+			CHECK(each[i] == -5 * k + i);
+	}
+	CHECK(each[r->ranks] == 0);
+	for (unsigned i = 0; i < 5; i++) {
+		unsigned root = i % r->ranks;
+		uint8_t data[201];
+
+		memset(data, root == r->rank ? 7 + (int)i : 0, sizeof(data));
+		data[sizes[i]] = 99;
+		WHOLE(soda_msg_broadcast(job, root, data, sizes[i]));
+		for (size_t k = 0; k < sizes[i]; k++)
+			CHECK(data[k] == 7 + i);
+		CHECK(data[sizes[i]] == 99);
+	}
+}
+
+/* What all ranks compute together. */
+static void run_together(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct tally none = { 0 };
+	int64_t all = 0, each[RANKS];
+	double d;
+
+	WHOLE(soda_msg_min(job, (int64_t)r->rank * 7 - 20, &all));
+	CHECK(all == -20);
+	WHOLE(soda_msg_min(job, 5 + r->rank, &all));
+	CHECK(all == 5);
+	WHOLE(soda_msg_max(job, -5 - (int64_t)r->rank, &all));
+	CHECK(all == -5);
+	compute_doubles(r, job);
+	share(r, job);
+	IS(soda_msg_broadcast(job, r->ranks, each, 8), -EINVAL);
+	if (soda_msg_gather(job, 1, each) == -EINPROGRESS) {
+		IS(soda_msg_sum_double(job, 1, &d), -EINVAL);
+		WHOLE(soda_msg_gather(job, 1, each));
+	}
+	finish(r, job, &none, &none);
+	soda_msg_end(job);
+}
+
+static void together(const char *where)
+{
+	run_ranks(where, RANKS, run_together);
+	stop_agent();
+}
+
 /* A message of a rank that does nothing else arrives. */
 static void run_slow(struct rank *r)
 {
@@ -908,6 +1068,13 @@ static void run_killed(struct rank *r)
 	IS(ret, -ECANCELED);
 	CHECK(strstr(soda_msg_last_error(), "rank 2 "));
 	IS(soda_msg_push(job, 0, "x", 1), -ECANCELED);
+	/* these come back, too, whatever they would wait for */
+	crowd.r = r;
+	IS(soda_msg_push_pull(job, 2, "x", 1, take_tally, &(struct tally){ 0 }), -ECANCELED);
+	ret = soda_msg_finish(job);
+	CHECK(ret == -ECANCELED);
+	ret = soda_msg_drain(job, take_tally, &(struct tally){ 0 });
+	CHECK(ret == -ECANCELED);
 	IS(soda_msg_barrier(job), r->rank == 1 ? -EINVAL : -ECANCELED);
 	soda_msg_end(job);
 }
@@ -1284,6 +1451,20 @@ static void three_held(const char *(*where)(void))
 	stop_agent();
 }
 
+static void many_waiting(const char *(*where)(void))
+{
+	run_many(where, 3, 3, run_waiting);
+	stop_agent();
+}
+
+static void many_together(const char *(*where)(void))
+{
+	for (unsigned n = 2; n <= AGENTS; n++) {
+		run_many(where, n, RANKS, run_together);
+		stop_agent();
+	}
+}
+
 static void many_slow(const char *(*where)(void))
 {
 	run_many(where, 2, 2, run_slow);
@@ -1471,6 +1652,8 @@ CASE(large)
 CASE(bulk)
 CASE(held)
 CASE(slow)
+CASE(waiting)
+CASE(together)
 CASE(killed)
 CASE(left)
 CASE(apart)
@@ -1509,6 +1692,8 @@ MANY_CASE(many_large)
 MANY_CASE(many_held)
 MANY_CASE(three_held)
 MANY_CASE(many_slow)
+MANY_CASE(many_waiting)
+MANY_CASE(many_together)
 MANY_CASE(many_left)
 MANY_CASE(many_apart)
 MANY_CASE(many_killed)
@@ -1532,6 +1717,8 @@ VERBS_CASE(many_large)
 VERBS_CASE(many_held)
 VERBS_CASE(three_held)
 VERBS_CASE(many_slow)
+VERBS_CASE(many_waiting)
+VERBS_CASE(many_together)
 VERBS_CASE(many_left)
 VERBS_CASE(many_apart)
 VERBS_CASE(many_killed)
@@ -1544,6 +1731,7 @@ VERBS_CASE(many_refused)
 #define EACH_MANY(t)                                                                               \
 	cmocka_unit_test(many_large_##t), cmocka_unit_test(many_held_##t),                         \
 		cmocka_unit_test(three_held_##t), cmocka_unit_test(many_slow_##t),                 \
+		cmocka_unit_test(many_waiting_##t), cmocka_unit_test(many_together_##t),           \
 		cmocka_unit_test(many_left_##t), cmocka_unit_test(many_apart_##t),                 \
 		cmocka_unit_test(many_killed_##t), cmocka_unit_test(many_agent_lost_##t),          \
 		cmocka_unit_test(many_cut_##t), cmocka_unit_test(all_cut_##t),                     \
@@ -1554,6 +1742,7 @@ VERBS_CASE(many_refused)
 		cmocka_unit_test(crowd_of_threads_##t), cmocka_unit_test(slow_threads_##t),        \
 		cmocka_unit_test(large_##t), cmocka_unit_test(bulk_##t),                           \
 		cmocka_unit_test(held_##t), cmocka_unit_test(slow_##t),                            \
+		cmocka_unit_test(waiting_##t), cmocka_unit_test(together_##t),                     \
 		cmocka_unit_test(killed_##t), cmocka_unit_test(left_##t),                          \
 		cmocka_unit_test(apart_##t), cmocka_unit_test(two_##t),                            \
 		cmocka_unit_test(refused_##t), cmocka_unit_test(lost_##t),                         \

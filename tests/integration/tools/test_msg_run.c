@@ -278,6 +278,17 @@ static void test_tenants(void **state)
 
 static void test_environment(void **state)
 {
+	/* of a job that this one runs in: where that one's agents are, and its ranks */
+	setenv("SODA_MSG_PORT", "7300", 1);
+	setenv("SODA_MSG_HOSTS", "/nowhere", 1);
+	MSG_RUN("-n", "2", "--", histogram(), "2000");
+	counted("histogram: 2 ranks, 4000 keys: ");
+	MSG_RUN("-n", "2", "--nodes", "2", "--", histogram(), "2000");
+	counted("histogram: 2 ranks, 4000 keys: ");
+	MSG_RUN("-n", "2", "--routing", "process", "--", histogram(), "2000");
+	counted("histogram: 2 ranks, 4000 keys: ");
+	unsetenv("SODA_MSG_PORT");
+	unsetenv("SODA_MSG_HOSTS");
 	MSG_RUN("-n", "3", "--", "sh", "-c",
 		"test $SODA_MSG_RANKS = 3 && test -n \"$SODA_MSG_AGENT\" && test ${#SODA_MSG_KEY} "
 		"= 32"

@@ -228,7 +228,7 @@ static void here_fails(const char *name, const char *value, const char *says)
 /* All ranks on this machine, as far as a launcher says. */
 static void here(void **state)
 {
-	char dir[] = "/tmp/soda-hosts-XXXXXX", begin[64], *list, *other;
+	char dir[] = "/tmp/soda-hosts-XXXXXX", begin[64], longer[90] = "", *list, *other;
 
 	assert_non_null(mkdtemp(dir));
 	setenv("TMPDIR", dir, 1);
@@ -250,6 +250,11 @@ static void here(void **state)
 	here_fails("MPI_LOCALNRANKS", "4", "is not a directory of yours alone");
 	assert_int_equal(unlink(begin + 6), 0);
 	here_fails("TMPDIR", "/no/such", "No such file");
+	/* a folder of another name, and sockets that no address holds, would come of it */
+	memset(longer, 'x', sizeof(longer) - 1);
+	memcpy(longer, dir, strlen(dir));
+	longer[strlen(dir)] = '/';
+	here_fails("TMPDIR", longer, "is too long for the sockets");
 	assert_int_equal(rmdir(dir), 0);
 }
 

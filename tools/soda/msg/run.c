@@ -217,6 +217,8 @@ static int set_agents(const struct options *opt, const struct nodes *nodes)
 	unsetenv("SODA_MSG_AGENTS");
 	unsetenv("SODA_MSG_AGENT");
 	unsetenv("SODA_MSG_LISTEN");
+	unsetenv("SODA_MSG_HOSTS");
+	unsetenv("SODA_MSG_PORT");
 	if (setenv("SODA_MSG_ROUTING", opt->routing, 1))
 		return -errno;
 	if (is_process(opt))
