@@ -287,6 +287,14 @@ static void tell_of_arena(struct soda_caches *c, bool there)
 	tell_of_memory(arena, bytes, there);
 }
 
+/* One server, which may have a pool behind it, or the members of a pool. */
+static unsigned workers_for(const struct soda_dpu_options *opt)
+{
+	bool pool = opt->registered || (opt->server && strchr(opt->server, ','));
+
+	return pool ? SODA_PREFETCH_WORKERS_MAX : 2 * SODA_PREFETCH_WORKERS;
+}
+
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
 	static const struct soda_prefetch_ops ops = { .fill = fetch,
@@ -297,7 +305,8 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 					      .entry_bytes = (uint32_t)opt->entry_bytes,
 					      .max_owners = OWNERS,
 					      .limit = (enum soda_prefetch_limit)opt->limit,
-					      .always = !opt->adaptive };
+					      .always = !opt->adaptive,
+					      .per_server = SODA_PREFETCH_WORKERS };
 	struct soda_why why;
 	uint32_t slots;
 	int ret = soda_plugin_open(opt->policy_dir, opt->policy, &c->plugin, &why);
@@ -328,7 +337,7 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 		c->holds[i] =
 			(struct soda_slot_hold){ .hold.put = slot_put, .caches = c, .slot = i };
 	estimate_intra(c);
-	return soda_prefetch_start(c->dynamic, SODA_PREFETCH_WORKERS);
+	return soda_prefetch_start(c->dynamic, workers_for(opt));
 }
 
 int soda_caches_start(struct soda_caches *c, const struct soda_dpu_options *opt)
@@ -385,6 +394,7 @@ void soda_caches_open(struct soda_session *s, struct soda_paging_region *r)
 	rc->name.id[0] = shared ? r->file_id : soda_pager(s)->server.hello.client_id;
 	rc->name.id[1] = shared ? r->generation : r->mr.region_id;
 	rc->name.server = shared ? soda_session_member(s) : 0;
+	rc->name.at = soda_session_member(s);
 	if (!c->dynamic || soda_prefetch_open(c->dynamic, &rc->name, &rc->owner))
 		return; /* not cached: no error for the client */
 	pthread_mutex_lock(&c->lock);

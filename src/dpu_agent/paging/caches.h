@@ -27,7 +27,8 @@ struct soda_paging_region;
 struct soda_task;
 struct soda_slot_hold;
 
-enum { SODA_PREFETCH_WORKERS = 2 }; /* and channels of each session for them */
+/* Fetches of a server that are under way at a time, and channels of each session for them. */
+enum { SODA_PREFETCH_WORKERS = 2 };
 
 /* A region's state in the caches; part of struct soda_paging_region. */
 struct soda_region_cache {

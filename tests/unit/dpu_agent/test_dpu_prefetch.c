@@ -19,13 +19,15 @@ enum { CHUNKS = 16, ENTRY = CHUNKS * SIM_PAGE, SLOTS = 64 };
 /* Owners. */
 
 static struct soda_prefetch *p;
+static unsigned per_server; /* 0 */
 
 static void make(uint32_t max_owners, bool always)
 {
 	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
 					     .entry_bytes = ENTRY,
 					     .max_owners = max_owners,
-					     .always = always };
+					     .always = always,
+					     .per_server = per_server };
 
 	assert_int_equal(soda_prefetch_create(&opt, NULL, NULL, &p), 0);
 }
@@ -211,6 +213,63 @@ static void a_fetch_of_a_closed_owner_ends_well(void **state)
 	soda_prefetch_destroy(p);
 }
 
+/* Read from `from` on, in order, until something is wanted ahead of that; or not. */
+static void read_on(uint32_t owner, uint32_t from, uint32_t pages)
+{
+	struct soda_cache_ref ref;
+
+	for (uint32_t i = from; i < from + pages; i++) {
+		if (soda_prefetch_read(p, owner, i * (uint64_t)SIM_PAGE, SIM_PAGE, NULL, NULL,
+				       &ref) == SODA_CACHE_HIT)
+			soda_cache_release(soda_prefetch_cache(p), ref.slot);
+		soda_prefetch_step(p);
+	}
+}
+
+/*
+ * A server does not answer: of it no more is under way than its number, nor waits, and what is
+ * wanted of another one is taken before what has waited longer.
+ */
+static void a_silent_server_has_its_number(void **state)
+{
+	struct soda_owner_name a = { .id = { 1, 1 }, .at = 1, .bytes = 64 << 20 };
+	struct soda_owner_name b = { .id = { 2, 1 }, .at = 2, .bytes = 64 << 20 };
+	struct soda_fill *silent[2], *f;
+	struct soda_prefetch_stats stats;
+	uint32_t of_a, of_b, n = 0;
+
+	per_server = 2;
+	make(0, true);
+	per_server = 0;
+	of_a = opened(&a);
+	of_b = opened(&b);
+	read_on(of_a, 0, 16 * CHUNKS);
+	for (int i = 0; i < 2; i++) {
+		silent[i] = soda_prefetch_take(p);
+		assert_non_null(silent[i]);
+		assert_int_equal(silent[i]->owner, of_a);
+	}
+	read_on(of_a, 16 * CHUNKS, 16 * CHUNKS);
+	assert_null(soda_prefetch_take(p)); /* others of it wait */
+	soda_prefetch_stats(p, &stats);
+	assert_true(stats.wanted > 2 && stats.wanted <= 2 + SODA_FILLS_QUEUED);
+	read_on(of_b, 0, 16 * CHUNKS);
+	for (; (f = soda_prefetch_take(p)); n++) {
+		assert_int_equal(f->owner, of_b);
+		soda_prefetch_filled(p, f, 0);
+	}
+	assert_true(n > 2);
+	soda_prefetch_filled(p, silent[0], 0);
+	f = soda_prefetch_take(p);
+	assert_int_equal(f->owner, of_a);
+	soda_prefetch_filled(p, f, 0);
+	soda_prefetch_filled(p, silent[1], 0);
+	soda_prefetch_stop(p);
+	soda_prefetch_close(p, of_a, true);
+	soda_prefetch_close(p, of_b, true);
+	soda_prefetch_destroy(p);
+}
+
 static void a_failed_fetch_makes_a_pause(void **state)
 {
 	struct soda_owner_name a = { .id = { 7, 1 }, .bytes = 64 << 20 };
@@ -385,6 +444,7 @@ int main(void)
 		cmocka_unit_test(regions_go_with_their_client),
 		cmocka_unit_test(the_table_of_owners_is_bounded),
 		cmocka_unit_test(a_fetch_of_a_closed_owner_ends_well),
+		cmocka_unit_test(a_silent_server_has_its_number),
 		cmocka_unit_test(a_failed_fetch_makes_a_pause),
 		cmocka_unit_test(threads),
 		cmocka_unit_test(workers_end),

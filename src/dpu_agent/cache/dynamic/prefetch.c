@@ -15,8 +15,6 @@
 #include "dpu_agent/cache/policy/plugin.h"
 #include "dpu_agent/cache/policy/policy_guard.h"
 
-enum { SODA_PREFETCH_WORKERS_MAX = 16 };
-
 /* What the path of a READ has to know of an owner, without a lock. */
 enum soda_owner_mode { SODA_MODE_UNCACHED, SODA_MODE_GHOSTS, SODA_MODE_ON };
 
@@ -25,6 +23,7 @@ struct soda_prefetch {
 	const struct soda_prefetch_ops *ops;
 	void *arg;
 	bool always;
+	unsigned per_server; /* set before start, then constant */
 	enum soda_prefetch_limit limit;
 	struct soda_model_rates rates;
 	struct soda_recent_list recent;
@@ -132,6 +131,7 @@ int soda_prefetch_create(const struct soda_prefetch_options *opt,
 
 	if (!p)
 		return -ENOMEM;
+	p->per_server = opt->per_server;
 	p->ops = ops;
 	p->arg = arg;
 	p->always = opt->always;
@@ -451,8 +451,9 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 	memcpy(fill->runs, plan->runs, sizeof(fill->runs));
 	fill->owner = key->owner;
 	fill->owner_serial = o->serial;
+	fill->at = o->s.name.at;
 	fill->busy = true;
-	fill->cancelled = false;
+	fill->cancelled = fill->taken = false;
 	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
 	p->begun++;
 	return true;
@@ -472,6 +473,16 @@ static bool has_entry(const struct soda_prefetch *p, const struct soda_owner *o,
 	return false;
 }
 
+/* How many fetches of the server wait for a worker. */
+static uint32_t queued_at(const struct soda_prefetch *p, uint16_t at)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->queue_n; i++)
+		n += p->queue[(p->queue_head + i) % SODA_FILLS_MAX]->at == at;
+	return n;
+}
+
 /* Begin a fetch; how many bytes it reads, 0: the entry is there already, or there is no slot. */
 static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct soda_recent *item,
 		     const struct soda_cache_want *want)
@@ -482,7 +493,7 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct
 	if (p->pause || has_entry(p, o, &key) || !soda_guard_admit(&p->guard, &key) ||
 	    !make_plan(p, o, item, want, &plan))
 		return 0;
-	if (p->stopping || p->queue_n >= SODA_FILLS_QUEUED ||
+	if (p->stopping || queued_at(p, o->s.name.at) >= SODA_FILLS_QUEUED ||
 	    p->queue_n + p->underway == SODA_FILLS_MAX) {
 		p->unwanted++;
 		return 0;
@@ -651,15 +662,43 @@ void soda_prefetch_step(struct soda_prefetch *p)
 
 /* Fetches. */
 
+/* Whether the fill's server may have one more under way, or the fill is to end without. */
+static bool may_take(const struct soda_prefetch *p, const struct soda_fill *fill)
+{
+	unsigned n = 0;
+
+	if (!p->per_server || p->stopping || fill->cancelled)
+		return true;
+	for (const struct soda_fill *f = p->fills; f < p->fills + SODA_FILLS_MAX; f++)
+		n += f->busy && f->taken && f->at == fill->at;
+	return n < p->per_server;
+}
+
+/* Take the i-th out of the queue. */
+static struct soda_fill *unqueue(struct soda_prefetch *p, uint32_t i)
+{
+	struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+
+	for (; i; i--)
+		p->queue[(p->queue_head + i) % SODA_FILLS_MAX] =
+			p->queue[(p->queue_head + i - 1) % SODA_FILLS_MAX];
+	p->queue_head = (p->queue_head + 1) % SODA_FILLS_MAX;
+	p->queue_n--;
+	return fill;
+}
+
+/* The first of the queue whose server has not its number under way. */
 static struct soda_fill *take(struct soda_prefetch *p)
 {
 	struct soda_fill *fill = NULL;
+	uint32_t i = 0;
 
 	soda_lock_acquire(&p->lock);
-	if (p->queue_n) {
-		fill = p->queue[p->queue_head];
-		p->queue_head = (p->queue_head + 1) % SODA_FILLS_MAX;
-		p->queue_n--;
+	while (i < p->queue_n && !may_take(p, p->queue[(p->queue_head + i) % SODA_FILLS_MAX]))
+		i++;
+	if (i < p->queue_n) {
+		fill = unqueue(p, i);
+		fill->taken = true;
 		p->underway++;
 	}
 	soda_lock_release(&p->lock);

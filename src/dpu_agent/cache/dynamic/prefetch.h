@@ -39,8 +39,10 @@
 
 struct soda_prefetch;
 
-/* Most fetches that wait for a worker, and most in all. */
-enum { SODA_FILLS_QUEUED = 8, SODA_FILLS_MAX = 32 };
+enum { SODA_PREFETCH_WORKERS_MAX = 16 };
+
+/* Most fetches that wait for a worker, of each server; and most in all. */
+enum { SODA_FILLS_QUEUED = 8, SODA_FILLS_MAX = 160 };
 
 /* One entry to be fetched. */
 struct soda_fill {
@@ -51,7 +53,8 @@ struct soda_fill {
 	uint64_t read; /* bytes that the server may have sent; set before soda_prefetch_filled */
 	uint32_t owner, slot;
 	uint64_t owner_serial;
-	bool busy, cancelled; /* prefetch.c's; under its lock until it is taken */
+	uint16_t at;		     /* the owner's server */
+	bool busy, cancelled, taken; /* prefetch.c's; under its lock until it is taken */
 };
 
 struct soda_prefetch_ops {
@@ -84,12 +87,18 @@ struct soda_prefetch_options {
 	uint64_t seed;				/* 0: 1 */
 	enum soda_prefetch_limit limit;
 	bool always; /* no adaptive switch, no limit: caching is on for all */
+	/*
+	 * Of one server so many fetches are under way at a time, 0: any number.  Where there are
+	 * more workers than that, a server that does not answer leaves some for the others.
+	 */
+	unsigned per_server;
 };
 
 struct soda_owner_name {
 	bool file;	      /* a READ_ONLY file: shared */
 	uint64_t id[2];	      /* (file id, generation), or (client id, region id) */
 	uint16_t server;      /* of a file: the tag of the pool's member that has it */
+	uint16_t at;	      /* the same of every owner; no part of what it is */
 	uint64_t bytes;	      /* whole pages; parts of different length are different owners */
 	uint32_t view_chunk;  /* of a view: the size of its chunks; 0: it is none */
 	uint32_t view_user;   /* each user has a view of its own of a file, */
