@@ -178,7 +178,10 @@ enum {
 	SODA_MSG_LINK_RETRY_MS = 20, /* between two attempts to connect */
 	SODA_MSG_PATIENCE_MS = 4000, /* without an answer, then the job is broken off */
 
-	SODA_DPU_HANDS = 4,	    /* threads of the keeper that may wait for the server */
+	SODA_DPU_HANDS = 4,	    /* threads of the keeper that may wait for a server */
+	SODA_DPU_HANDS_MOST = 32,   /* with those that it gets while servers hold them up */
+	SODA_DPU_HANDS_SERVER = 2,  /* of them at one member of a pool */
+	SODA_DPU_BYE_MS = 1000,	    /* a hand waits so long for the answer to a BYE */
 	SODA_DPU_LOSSES_MAX = 1024, /* clients whose data the agent knows to have lost */
 
 #ifdef SODA_SIMULATION

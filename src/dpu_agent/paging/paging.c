@@ -1263,10 +1263,13 @@ static bool idle(struct soda_session *s, void *state, bool stopping)
 	return false;
 }
 
-/* Say BYE for a client that has left; not if stopping, because the server may be silent. */
+/*
+ * Say BYE for a client that has left; not if stopping, because the server may be silent.  Nobody
+ * needs the answer: a server that stands still finds the BYE when it goes on, before the end of the
+ * connection.
+ */
 static void gone(struct soda_session *s, void *state, bool stopping)
 {
-	struct soda_why why;
 	bool leaving;
 
 	pthread_mutex_lock(&s->lock);
@@ -1274,7 +1277,7 @@ static void gone(struct soda_session *s, void *state, bool stopping)
 	s->left = true; /* so that the end of our connections is no failure */
 	pthread_mutex_unlock(&s->lock);
 	if (leaving)
-		soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, &why);
+		soda_upstream_leave(s);
 	soda_upstream_disconnect(s);
 }
 

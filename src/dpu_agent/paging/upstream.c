@@ -556,6 +556,15 @@ int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct 
 			 (int)soda_paging(s)->opt->timeout_ms, why);
 }
 
+void soda_upstream_leave(struct soda_session *s)
+{
+	uint32_t timeout_ms = soda_paging(s)->opt->timeout_ms;
+	struct soda_why why;
+
+	soda_call(&soda_pager(s)->server, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL,
+		  (int)(timeout_ms < SODA_DPU_BYE_MS ? timeout_ms : SODA_DPU_BYE_MS), &why);
+}
+
 int soda_upstream_ask(struct soda_session *s, enum soda_msg type, const struct iovec *body,
 		      int body_n, void *reply, size_t reply_bytes, struct soda_why *why)
 {

@@ -33,10 +33,15 @@ void soda_upstream_disconnect(struct soda_session *s);
 /* A call on the control connection whose answer has no body. -ENOTCONN: not up. */
 int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct iovec *body,
 		       int body_n, struct soda_why *why);
-/* The same; the answer has exactly reply_bytes bytes, else it is -EPROTO. */
+/*
+ * Say BYE, and wait a little for the answer (SODA_DPU_BYE_MS): the server reads it in any case,
+ * before the end of the connection.
+ */
+void soda_upstream_leave(struct soda_session *s);
+/* soda_upstream_call; the answer has exactly reply_bytes bytes, else it is -EPROTO. */
 int soda_upstream_ask(struct soda_session *s, enum soda_msg type, const struct iovec *body,
 		      int body_n, void *reply, size_t reply_bytes, struct soda_why *why);
-/* The same; whatever the answer's body is becomes the reply's. */
+/* As soda_upstream_ask; whatever the answer's body is becomes the reply's. */
 int soda_upstream_pass(struct soda_session *s, enum soda_msg type, const struct iovec *body,
 		       int body_n, struct soda_reply *reply);
 /* OPEN the region at the server, and add it to the session. */

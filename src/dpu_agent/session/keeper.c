@@ -57,20 +57,57 @@ static void tend(struct soda_session *s, bool stopping)
 		end(s, stopping);
 }
 
-/* Wait for a session that is given to the hands; NULL: the hands are to end. */
+/*
+ * A server that is silent must not have all hands: of a pool's members each has a few, and what is
+ * given beyond that waits for them.  Not where the agent ends, as then no hand waits for a server.
+ */
+static bool has_hands_locked(const struct soda_sessions *all, const struct soda_session *s)
+{
+	unsigned n = 0;
+
+	if (all->stopping || all->hands_stop || (!all->servers.pool && !atomic_load(&s->member)))
+		return false;
+	for (unsigned i = 0; i < SODA_DPU_HANDS_MOST; i++)
+		n += all->handled[i] && soda_session_same_server(all->handled[i], s);
+	return n >= SODA_DPU_HANDS_SERVER;
+}
+
+/* The first that is given and whose server has not its hands; NULL: there is none. */
 static struct soda_session *take_given_locked(struct soda_sessions *all)
+{
+	struct soda_session **at = &all->given, *s;
+
+	while (*at && has_hands_locked(all, *at))
+		at = &(*at)->next_given;
+	s = *at;
+	if (s) {
+		*at = s->next_given;
+		if (!*at)
+			all->given_end = at;
+	}
+	return s;
+}
+
+/* Wait for a session that is given to the hands; NULL: the hands are to end. */
+static struct soda_session *await_given_locked(struct soda_sessions *all)
 {
 	struct soda_session *s;
 
-	while (!all->given && !all->hands_stop)
+	while (!(s = take_given_locked(all)) && !all->hands_stop) {
+		all->hands_idle++;
 		pthread_cond_wait(&all->work, &all->lock);
-	s = all->given;
-	if (s) {
-		all->given = s->next_given;
-		if (!all->given)
-			all->given_end = &all->given;
+		all->hands_idle--;
 	}
 	return s;
+}
+
+static struct soda_session **place_locked(struct soda_sessions *all)
+{
+	struct soda_session **at = all->handled;
+
+	while (*at)
+		at++;
+	return at;
 }
 
 static void *hand_main(void *arg)
@@ -80,12 +117,15 @@ static void *hand_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "soda-hand");
 	pthread_mutex_lock(&all->lock);
-	while ((s = take_given_locked(all))) {
+	while ((s = await_given_locked(all))) {
+		struct soda_session **own = place_locked(all);
 		bool stopping = all->stopping;
 
+		*own = s;
 		pthread_mutex_unlock(&all->lock);
 		tend(s, stopping);
 		pthread_mutex_lock(&all->lock);
+		*own = NULL;
 		s->given = false;
 		s->rest_until_ms = soda_now_ms() + SODA_DPU_TICK_MS;
 		pthread_mutex_unlock(&all->lock);
@@ -94,6 +134,22 @@ static void *hand_main(void *arg)
 	}
 	pthread_mutex_unlock(&all->lock);
 	return NULL;
+}
+
+/*
+ * One hand more, where servers hold up those that there are: all are at work, and one that is given
+ * is for a server that has not its hands.  By the keeper alone.
+ */
+static void add_hand_locked(struct soda_sessions *all)
+{
+	const struct soda_session *s = all->given;
+
+	while (s && has_hands_locked(all, s))
+		s = s->next_given;
+	if (!s || all->hands_idle || all->hands_stop || all->hands_n == SODA_DPU_HANDS_MOST)
+		return;
+	if (!pthread_create(&all->hands[all->hands_n], NULL, hand_main, all))
+		all->hands_n++;
 }
 
 /* Give the session to the hands, if its client is not connected and no thread is busy with it. */
@@ -164,6 +220,7 @@ static void look_at_all_locked(struct soda_sessions *all)
 		pthread_mutex_lock(&all->lock);
 		if (is_there_locked(all, s))
 			give_locked(all, s);
+		add_hand_locked(all);
 		pthread_mutex_unlock(&all->lock);
 		soda_session_put(s); /* perhaps the last reference: without the lock */
 		pthread_mutex_lock(&all->lock);

@@ -6,10 +6,13 @@
  *   the keeper   looks at every session, and never waits for the network.  It calls the services'
  *                tick, where paging finds channels that stand still, and takes broken sessions
  * down: closes the client's connections and calls `broken`, so that the client comes back and its
- * HELLO finds nothing of before its hands    SODA_DPU_HANDS threads that may wait for the server.
- * The keeper gives them sessions whose client is not connected: the services' `idle` brings WRITEs
- * that were acknowledged to the server, over new connections if need be; then the session ends,
- * with a BYE to the server if the client has left for good
+ * HELLO finds nothing of before its hands    SODA_DPU_HANDS threads that may wait for a server, or
+ * more. The keeper gives them sessions whose client is not connected: the services' `idle` brings
+ * WRITEs that were acknowledged to the server, over new connections if need be; then the session
+ * ends, with a BYE to the server if the client has left for good
+ *
+ * Each member of a pool has SODA_DPU_HANDS_SERVER hands at most, so that one that is silent holds
+ * up nobody else's ends; where others need hands meanwhile the keeper starts some more.
  *
  * A session is given to one hand at a time, counts as `busy` until that hand is done, and is not
  * given again for a tick.  A client that comes back meanwhile does not wait for a hand, unless that

@@ -40,7 +40,7 @@ struct soda_session_peer {
 };
 
 struct soda_session {
-	struct soda_session *next; /* guarded by the table's lock */
+	struct soda_session *next; /* in the table, or its `ends`; guarded by the table's lock */
 	struct soda_sessions *all;
 	_Atomic uint32_t refs;
 	uint64_t id, secret; /* set before it is in the table */
@@ -112,18 +112,19 @@ struct soda_sessions {
 	struct soda_session *list; /* guarded by lock, and so below */
 	unsigned count;
 	bool draining, stopping;
-	pthread_t keeper, hands[SODA_DPU_HANDS]; /* keeper.h */
+	pthread_t keeper, hands[SODA_DPU_HANDS_MOST]; /* keeper.h */
 	bool keeper_runs, hands_stop;
-	unsigned hands_n;
-	struct soda_session *given, **given_end; /* busy, and with a reference */
+	unsigned hands_n, hands_idle;
+	struct soda_session *handled[SODA_DPU_HANDS_MOST]; /* that hands are at work for */
+	struct soda_session *given, **given_end;	   /* busy, and with a reference */
 	pthread_cond_t work;
 	unsigned lost;	 /* sessions that lost accepted data at their end */
 	uint32_t agent;	 /* soda_wire_welcome.agent for clients that have lost nothing */
 	uint32_t newest; /* the last agent number that was given out */
 	struct soda_loss losses[SODA_DPU_LOSSES_MAX];
 	unsigned losses_n;
-	unsigned ending; /* sessions that left the list, before the server knows of their end */
-	uint64_t ended;	 /* sessions of whose end the server knows, since the start */
+	struct soda_session *ends; /* that left the list, before the server knows of their end */
+	uint64_t ended;		   /* sessions of whose end the server knows, since the start */
 };
 
 /* A connection has said HELLO. As soda_service.hello. */
@@ -172,6 +173,13 @@ static inline const char *soda_session_server(const struct soda_session *s)
 static inline uint16_t soda_session_member(const struct soda_session *s)
 {
 	return s->all->servers.pool ? soda_session_place(s)->tag : atomic_load(&s->member);
+}
+/* Whether what one session waits for may keep the other one waiting. */
+static inline bool soda_session_same_server(const struct soda_session *a,
+					    const struct soda_session *b)
+{
+	return soda_session_place(a) == soda_session_place(b) &&
+	       atomic_load(&a->member) == atomic_load(&b->member);
 }
 /* -EINVAL, and a sentence: the client means a member that there is not. */
 int soda_session_no_member(const struct soda_sessions *all, struct soda_why *why);
@@ -234,8 +242,9 @@ void soda_session_bury(struct soda_session *s);
 /* soda_sessions.ended. */
 uint64_t soda_sessions_ended(struct soda_sessions *all);
 /*
- * Wait, at most SODA_DPU_LEAVING_MS, until no other client than self is leaving: what they hold on
- * the server is free then.  True: a session has ended since soda_sessions_ended() was `before`.
+ * Wait, at most SODA_DPU_LEAVING_MS, until no other client than self is leaving self's server: what
+ * they hold there is free then.  True: a session has ended since soda_sessions_ended() was
+ * `before`.
  */
 bool soda_sessions_await_leaving(struct soda_session *self, uint64_t before);
 

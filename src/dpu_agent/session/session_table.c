@@ -249,7 +249,8 @@ bool soda_session_remove(struct soda_session *s)
 			at = &(*at)->next;
 		*at = s->next;
 		all->count--;
-		all->ending++;
+		s->next = all->ends;
+		all->ends = s;
 		pthread_cond_broadcast(&all->changed);
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -260,9 +261,12 @@ bool soda_session_remove(struct soda_session *s)
 void soda_session_ended(struct soda_session *s)
 {
 	struct soda_sessions *all = s->all;
+	struct soda_session **at = &all->ends;
 
 	pthread_mutex_lock(&all->lock);
-	all->ending--;
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
 	all->ended++;
 	pthread_mutex_unlock(&all->lock);
 }
@@ -278,24 +282,31 @@ uint64_t soda_sessions_ended(struct soda_sessions *all)
 }
 
 /*
- * Whether another client is leaving; *ended_p: all->ended.  A client that has said BYE and is still
- * connected after SODA_DPU_LEAVING_MS does not count.
+ * A client that has said BYE and is still connected after SODA_DPU_LEAVING_MS is not waited for.
  */
+static bool leaves_locked(struct soda_session *s, uint64_t now_ms)
+{
+	bool leaves;
+
+	pthread_mutex_lock(&s->lock);
+	leaves = s->leaving && (!s->peers || now_ms < s->leaving_since_ms + SODA_DPU_LEAVING_MS);
+	pthread_mutex_unlock(&s->lock);
+	return leaves;
+}
+
+/* Whether another client is leaving the same server; *ended_p: all->ended. */
 static bool any_leaves(struct soda_session *self, uint64_t *ended_p)
 {
 	struct soda_sessions *all = self->all;
 	uint64_t now_ms = soda_now_ms();
-	bool any;
+	bool any = false;
 
 	pthread_mutex_lock(&all->lock);
-	any = all->ending;
 	*ended_p = all->ended;
-	for (struct soda_session *s = all->list; s && !any; s = s->next) {
-		pthread_mutex_lock(&s->lock);
-		any = s != self && s->leaving &&
-		      (!s->peers || now_ms < s->leaving_since_ms + SODA_DPU_LEAVING_MS);
-		pthread_mutex_unlock(&s->lock);
-	}
+	for (struct soda_session *s = all->ends; s && !any; s = s->next)
+		any = soda_session_same_server(s, self);
+	for (struct soda_session *s = all->list; s && !any; s = s->next)
+		any = s != self && soda_session_same_server(s, self) && leaves_locked(s, now_ms);
 	pthread_mutex_unlock(&all->lock);
 	return any;
 }

@@ -856,6 +856,46 @@ static void slow_goodbye(void **state)
 	assert_int_equal(fake_upstream.byes, SODA_DPU_HANDS + 2);
 }
 
+static uint16_t tag_of(const char *list, uint32_t i);
+static void join_member(struct program *p, const char *list, uint32_t i);
+
+/*
+ * Programs of a member that does not answer end, more of them than there are hands: those of
+ * another one end meanwhile, and what a program asks of that one does not wait for them.
+ */
+static void goodbyes_to_a_silent_member(void **state)
+{
+	enum { SILENT = 3 * SODA_DPU_HANDS, ASKED = 20 };
+	const uint8_t later = SODA_WIRE_BYE_LATER, name[] = { REGION, 0, 'n' };
+	const char *list = "fake://a,fake://b";
+	struct program silent[SILENT], p, other;
+	uint64_t end_ms;
+
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_up();
+	FAKE_SET(hold_at, "fake://a");
+	FAKE_SET(hold_bye, true);
+	for (unsigned i = 0; i < SILENT; i++) {
+		join_member(&silent[i], list, 0);
+		assert_int_equal(program_call(&silent[i], SODA_MSG_BYE, &later, 1), 0);
+		program_vanish(&silent[i]);
+	}
+	join_member(&p, list, 1);
+	join_member(&other, list, 1);
+	assert_int_equal(program_call(&other, SODA_MSG_BYE, &later, 1), 0);
+	program_vanish(&other);
+	AWAIT(!fake_knows(other.id));
+	FAKE_SET(refuse_publish, -EEXIST);
+	end_ms = soda_now_ms() + ASKED * SODA_DPU_LEAVING_MS / 2;
+	for (unsigned i = 0; i < ASKED; i++)
+		assert_int_equal(program_call(&p, SODA_MSG_PUBLISH, name, sizeof(name)), -EEXIST);
+	assert_true(soda_now_ms() < end_ms);
+	assert_true(fake_get(&fake_upstream.stalled) >= SODA_DPU_HANDS_SERVER);
+	FAKE_SET(hold_bye, false);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* An agent that ends while its server is silent: many that have left take no longer than one. */
 static void many_goodbyes(void **state)
 {
@@ -1721,6 +1761,8 @@ static void written_in_order(void **state)
 	program_write(&p, REGION, 8, 101);
 	assert_int_equal(lacking, 0);
 	fake_cut(p.id, 0);
+	assert_true(program_is_expelled(&p)); /* else it may come back before that is noticed */
+	program_vanish(&p);
 	program_return(&p);
 	assert_int_equal(program_sync(&p, REGION), 0);
 	assert_int_equal(program_read(&p, REGION, 8), 101);
@@ -1786,6 +1828,7 @@ int main(void)
 		cmocka_unit_test_setup(clock_is_set, set_up),
 		cmocka_unit_test_setup(ends_while_answers_are_given, set_up),
 		cmocka_unit_test_setup(slow_goodbye, set_up),
+		cmocka_unit_test_setup(goodbyes_to_a_silent_member, set_up),
 		cmocka_unit_test_setup(many_goodbyes, set_up),
 		cmocka_unit_test_setup(slow_reconnection, set_up),
 		cmocka_unit_test_setup(lost_while_a_hello_waits, set_up),

@@ -41,7 +41,8 @@ struct soda_conn {
 	struct soda_conn *next;
 	enum soda_conn_kind kind;
 	uint64_t client, epoch;
-	int error; /* sticky */
+	const char *address; /* of the options, which outlive it */
+	int error;	     /* sticky */
 	int fd;
 	struct posted at[DEPTH];
 	unsigned head, flushed, tail;
@@ -295,6 +296,7 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 	c->kind = opt->kind;
 	c->client = welcome_p->client_id;
 	c->epoch = hello->epoch;
+	c->address = address;
 	c->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	c->next = conns;
 	conns = c;
@@ -446,12 +448,19 @@ static int publish_locked(struct server_client *c, const uint8_t *body, size_t b
 	return 0;
 }
 
+static bool holds_locked(const struct soda_conn *c)
+{
+	return (!fake_upstream.hold_client || fake_upstream.hold_client == c->client) &&
+	       (!fake_upstream.hold_at || !strcmp(fake_upstream.hold_at, c->address));
+}
+
 int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
 		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
 		   struct soda_why *why)
 {
 	uint64_t end = soda_now_ns() + (uint64_t)timeout_ms * 1000000;
-	const bool *hold = type == SODA_MSG_BYE	    ? &fake_upstream.hold_bye
+	const bool *hold = !holds_locked(conn)	    ? NULL
+			   : type == SODA_MSG_BYE   ? &fake_upstream.hold_bye
 			   : type == SODA_MSG_CLOSE ? &fake_upstream.hold_close
 						    : NULL;
 	const uint8_t *id = body_n ? body[0].iov_base : NULL;
@@ -469,9 +478,15 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 		fake_pause();
 		fake_lock_net();
 	}
-	if (!conn->error && ((hold && *hold) || (held && type == SODA_MSG_CLOSE)))
-		fail_locked(conn, -ETIMEDOUT);
 	c = find_locked(conn->client);
+	if (!conn->error && ((hold && *hold) || (held && type == SODA_MSG_CLOSE))) {
+		fail_locked(conn, -ETIMEDOUT);
+		if (c && type == SODA_MSG_BYE) { /* it is there to be read, answered or not */
+			fake_upstream.byes++;
+			forget_locked(c);
+			c = NULL;
+		}
+	}
 	ret = conn->error ? conn->error : c ? 0 : -ECONNRESET;
 	if (!ret && type == SODA_MSG_LIST)
 		*reply_bytes_p = list_locked(c, id[0] + id[1] * 256u, reply);
@@ -597,11 +612,6 @@ static int status_locked(struct soda_conn *conn, const struct posted *p)
 	fake_upstream.writes += p->write;
 	fake_upstream.written_bytes += p->write ? p->bytes : 0;
 	return 0;
-}
-
-static bool holds_locked(const struct soda_conn *c)
-{
-	return !fake_upstream.hold_client || fake_upstream.hold_client == c->client;
 }
 
 static int collect_locked(struct soda_conn *c, struct soda_done *done, int max)

@@ -30,7 +30,8 @@ extern struct fake_upstream {
 	uint64_t stall;		/* connecting does not end for this client (UINT64_MAX: for all) */
 	uint64_t stall_not;	/* then this one does */
 	bool hold_writes, hold_reads; /* their answers */
-	uint64_t hold_client;	      /* and a BYE's: of this client alone; 0: of all */
+	uint64_t hold_client;	      /* of this client alone; 0: of all; calls', too */
+	const char *hold_at;	      /* of the server at this address alone; NULL: of all */
 	bool hold_bye;		      /* a BYE is not answered */
 	bool hold_close;	      /* nor a CLOSE, and fails when it is let go */
 	bool hold_sent;		      /* answers with data are not sent until the connection ends */
