@@ -26,7 +26,6 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-
 enum { FILES = 4096, WATCHED = 256 };
 
 struct watch {
