@@ -16,7 +16,6 @@ import io
 import math
 import os
 import sys
-import warnings
 
 import numpy as np
 
@@ -138,7 +137,7 @@ def array(threshold=1 << 20):
     if threshold < 1:
         raise ValueError("the threshold is at least one byte")
     if _soda.forked():
-        raise Error(errno.ENOTSUP, "the child of a fork has no fabric memory: start processes with multiprocessing's \"spawn\"")
+        raise Error(errno.ENOTSUP, "the child of a fork has no fabric memory of its own: start processes with multiprocessing's \"spawn\"")
     before = _soda.use_handler(threshold)
     try:
         yield
@@ -251,12 +250,3 @@ def readinto(file, array):
         target[at:at + n] = memoryview(piece)[:n]
         at += n
     return at
-
-
-def _before_fork():
-    if _soda.live() and not _soda.forked():
-        warnings.warn("the child of a fork has no fabric memory, and ends when it touches an array in it: start "
-                      "processes with multiprocessing's \"spawn\"", RuntimeWarning, stacklevel=2)
-
-
-os.register_at_fork(before=_before_fork)

@@ -35,7 +35,7 @@ PyObject *soda_python_raise(int ret)
 	const char *why = soda_last_error();
 
 	if (soda_python_forked())
-		why = "the child of a fork has no fabric memory: start processes with "
+		why = "the child of a fork has no fabric memory of its own: start processes with "
 		      "multiprocessing's \"spawn\"";
 	return soda_python_say(-ret, why[0] ? why : strerror(-ret));
 }

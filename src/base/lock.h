@@ -25,6 +25,8 @@ enum soda_lock_rank {
 	SODA_RANK_STUCK = 7,	 /* requests that a stopped peer may still answer into our memory */
 	SODA_RANK_PINS = 8,	 /* which PINs are under way */
 	SODA_RANK_HELD = 9,	 /* which chunks are held, and how often */
+	SODA_RANK_VIEWS = 10,	 /* what children of forks may ask for; in a child: who asks */
+	SODA_RANK_READERS = 11,	 /* the children that may ask */
 
 	/* The DPU agent's caches. */
 	SODA_RANK_DPU_POLICY = 17, /* owners, the policy, what is to be fetched */

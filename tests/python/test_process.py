@@ -69,6 +69,8 @@ class Process(unittest.TestCase):
             a = soda.full(3 << 20, 1)
             pid = os.fork()
             if pid == 0:
+                assert a.sum() == 3 << 20
+                a[7] = 5
                 try:
                     soda.zeros(10)
                 except soda.Error as error:
@@ -76,7 +78,7 @@ class Process(unittest.TestCase):
                     os._exit(0 if "spawn" in str(error) else 1)
                 os._exit(2)
             assert os.waitpid(pid, 0)[1] == 0
-            assert a.sum() == 3 << 20""", says="RuntimeWarning: the child of a fork has no fabric memory")
+            assert a.sum() == 3 << 20 and a[7] == 1""")
 
     def test_fork_while_arrays_come_and_go(self):
         """A child that frees arrays does not wait for what another thread did at the fork."""

@@ -52,7 +52,7 @@ static int running(void)
 	case SODA_LIFE_RUNNING:
 		return 0;
 	case SODA_LIFE_FORKED:
-		return failed(-ENOTSUP, "the child of a fork has no fabric memory");
+		return failed(-ENOTSUP, "the child of a fork has no fabric memory of its own");
 	default:
 		return failed(-EINVAL, "there is no object: the runtime is not running");
 	}

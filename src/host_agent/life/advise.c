@@ -9,6 +9,7 @@
 #include "base/failure.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "host_agent/fork/serve.h"
 #include "host_agent/core/held.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/link.h"
@@ -108,6 +109,7 @@ static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 
 int soda_advise_vacate(uint32_t first, uint32_t last)
 {
+	soda_forks_keep(first, last - first + 1);
 	return send_away(first, last, 0);
 }
 
@@ -154,6 +156,9 @@ int soda_advise_discard(struct soda_region *r, char *addr, size_t bytes, struct 
 	addr = (char *)(((uintptr_t)addr + chunk - 1) & ~(uintptr_t)(chunk - 1));
 	if (r->flags & SODA_READ_ONLY || atomic_load(&r->sealed) || is_frozen(r, addr, end))
 		return -EACCES;
+	if (addr < end)
+		soda_forks_keep(soda_chunk_of(addr),
+				soda_chunk_of(end - 1) - soda_chunk_of(addr) + 1);
 	soda_signals_block(&saved);
 	while (!ret && addr < end && (addr + chunk <= end || end == object_end)) {
 		/* The zeros must come into the file, so they are stored like other data. */

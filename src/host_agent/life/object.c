@@ -11,6 +11,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/fork/serve.h"
 #include "host_agent/life/files.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/rebuild.h"
@@ -981,6 +982,7 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 	soda_rebuild_leave(r);
 	soda_files_leave(r);
 	soda_freeze_end(r);
+	soda_forks_keep(r->first, r->chunks);
 	kept = soda_retire_range(r->first, r->chunks);
 	if (kept == -ETIMEDOUT) {
 		soda_log_error(

@@ -16,6 +16,8 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
+#include "host_agent/fork/serve.h"
+#include "host_agent/fork/views.h"
 #include "host_agent/life/object.h"
 #include "host_agent/life/files.h"
 #include "host_agent/life/rebuild.h"
@@ -185,6 +187,7 @@ static int start_memory(struct soda_why *why)
 	if (!policy)
 		return -EINVAL;
 	soda_agent.page_ops = &soda_uffd_page_ops;
+	soda_views_watch(&soda_agent.page_ops);
 	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
 	soda_agent.processors = count_processors();
@@ -244,7 +247,10 @@ static int forget_shared(struct soda_region *r, void *arg)
 	return 0;
 }
 
-/* In the child of a fork: no FAM, and none of our descriptors. */
+/*
+ * In the child of a fork, which reads the parent's FAM as it was (fork/child.h), and has none of
+ * our descriptors.
+ */
 static void in_child(void)
 {
 	const struct soda_heap_ends *heap = atomic_load(&soda_heap_ends);
@@ -256,8 +262,6 @@ static void in_child(void)
 		heap->forked();
 	close_uffd();
 	soda_regions_each(close_shared, NULL);
-	soda_objects_end(); /* the range stays taken, so that the child maps nothing of its own
-			       there */
 	soda_trace_forget();
 	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
 		soda_session_forget(&soda_agent.links[i]);
@@ -267,6 +271,9 @@ static void in_child(void)
 	soda_inline_stop();
 	soda_closed_stop();
 	soda_lock_init(&soda_agent.api_lock, SODA_RANK_API);
+	/* else the range stays taken, so that the child maps nothing of its own there */
+	if (!soda_forks_in_child())
+		soda_objects_end();
 }
 
 static void at_exit(void)
@@ -316,7 +323,8 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 	case SODA_LIFE_RUNNING:
 		return 0;
 	case SODA_LIFE_FORKED:
-		snprintf(why->text, sizeof(why->text), "the child of a fork has no fabric memory");
+		snprintf(why->text, sizeof(why->text),
+			 "the child of a fork has no fabric memory of its own");
 		return -ENOTSUP;
 	case SODA_LIFE_ENDED:
 		snprintf(why->text, sizeof(why->text),
@@ -355,7 +363,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		return ret;
 	}
 	soda_stat_socket_start();
-	pthread_atfork(NULL, NULL, in_child);
+	soda_forks_child = in_child;
 	atexit(at_exit);
 	atomic_store(&soda_agent.life, SODA_LIFE_RUNNING);
 	soda_agent_resize(true);

@@ -199,17 +199,6 @@ __attribute__((constructor)) static void setup(void)
 	}
 }
 
-static void say_once(void)
-{
-	static _Atomic bool said;
-
-	if (!atomic_exchange(&said, true))
-		soda_log_warning(
-			"process %d is a child of a fork: it has no fabric memory, and what it "
-			"allocates is local",
-			getpid());
-}
-
 static void begin(void)
 {
 	struct soda_why why = { "" };
@@ -252,8 +241,6 @@ bool run_ready(void)
 		run_inside--;
 		life = atomic_load(&soda_agent.life);
 	}
-	if (life == SODA_LIFE_FORKED)
-		say_once();
 	if (life == SODA_LIFE_RUNNING)
 		begun();
 	return life == SODA_LIFE_RUNNING;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host_agent/fork/child.h"
 #include "host_agent/heap/heap.h"
 
 void *__libc_malloc(size_t bytes);
@@ -156,11 +157,24 @@ static void *move(void *p, size_t bytes, const void *caller)
 	return q;
 }
 
+/* In the child of a fork: a block that it got from its parent becomes local. */
+static void *become_local(void *p, size_t bytes)
+{
+	size_t old = soda_heap_usable(p);
+	void *q = plain_malloc(bytes, false);
+
+	if (q)
+		memcpy(q, p, old < bytes ? old : bytes);
+	return q;
+}
+
 static void *fam_realloc(void *p, size_t bytes, const void *caller)
 {
 	struct soda_why why;
 	void *q;
 
+	if (soda_child_has(p))
+		return become_local(p, bytes);
 	if (!run_ready()) {
 		errno = ENOMEM;
 		return NULL;

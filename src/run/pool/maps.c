@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "host_agent/fork/child.h"
 #include "host_agent/life/advise.h"
 #include "host_agent/object/region.h"
 
@@ -318,9 +319,28 @@ static int on_mapped(char *addr, size_t bytes, int (*fn)(char *, size_t, int), i
 	return holes ? -ENOMEM : 0;
 }
 
+/* What the child of a fork got from its parent is local memory, once it is there. */
+static int child_madvise(char *addr, size_t bytes, int advice)
+{
+	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
+		soda_child_zero(addr, run_pages(bytes));
+		return 0;
+	}
+	return (int)syscall(SYS_madvise, addr, bytes, advice);
+}
+
+/* In a child: whether the call is the program's, on what it got from its parent. */
+static bool childs(const void *addr, const void *caller)
+{
+	return soda_child_has(addr) && !run_is_ours(caller);
+}
+
 RUN_API int madvise(void *addr, size_t bytes, int advice)
 {
 	int ret;
+
+	if (childs(addr, CALLER) && (uintptr_t)addr % PAGE == 0)
+		return child_madvise(addr, bytes, advice);
 
 	if (!run_concerns(addr, CALLER))
 		return (int)syscall(SYS_madvise, addr, bytes, advice);
@@ -378,8 +398,10 @@ static int no_access(char *addr, size_t bytes)
 
 int run_protect(char *addr, size_t bytes, int prot)
 {
-	if ((prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
+	if ((prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE)) {
 		atomic_store(&restricted, true);
+		atomic_store(&soda_child_protections, true);
+	}
 	run_open(addr, bytes);
 	if (prot & (PROT_READ | PROT_WRITE) ? (int)syscall(SYS_mprotect, addr, bytes, prot)
 					    : no_access(addr, bytes))
@@ -390,6 +412,10 @@ int run_protect(char *addr, size_t bytes, int prot)
 RUN_API int mprotect(void *addr, size_t bytes, int prot)
 {
 	int ret;
+
+	/* what is away is closed to all, and would be opened */
+	if (childs(addr, CALLER) && !soda_child_bring(addr, bytes))
+		return refuse(ENOMEM);
 
 	if (!run_concerns(addr, CALLER) || prot & (PROT_GROWSDOWN | PROT_GROWSUP))
 		return (int)syscall(SYS_mprotect, addr, bytes, prot);

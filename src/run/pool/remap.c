@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "host_agent/fork/child.h"
 
 #define CALLER __builtin_return_address(0)
 
@@ -113,6 +114,41 @@ static void *remap(char *addr, size_t old, size_t bytes, int flags, void *fixed,
 	return move(addr, old, bytes, flags, fixed, caller);
 }
 
+/*
+ * In the child of a fork, of what it got from its parent: by copying, because the kernel would move
+ * what is away as it is, closed, to where nobody brings it.
+ */
+static void *remap_child(char *addr, size_t old, size_t bytes, int flags, void *fixed)
+{
+	bool must_move = flags & (MREMAP_FIXED | MREMAP_DONTUNMAP);
+	int at = flags & MREMAP_FIXED ? MAP_FIXED : 0;
+	void *q;
+
+	if (senseless(addr, old, bytes, flags, fixed)) {
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	if (!must_move && bytes <= old) {
+		if (bytes < old)
+			syscall(SYS_munmap, addr + bytes, old - bytes);
+		return addr;
+	}
+	if (!(flags & MREMAP_MAYMOVE)) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	q = (void *)syscall(SYS_mmap, fixed, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | at, -1, 0);
+	if (q == MAP_FAILED)
+		return q;
+	memcpy(q, addr, old < bytes ? old : bytes);
+	if (flags & MREMAP_DONTUNMAP)
+		soda_child_zero(addr, old);
+	else
+		syscall(SYS_munmap, addr, old);
+	return q;
+}
+
 /* The kernel's pages cannot be moved to where fabric memory is. */
 static void *remap_into(void *fixed)
 {
@@ -133,6 +169,8 @@ RUN_API void *mremap(void *addr, size_t old, size_t bytes, int flags, ...)
 		fixed = va_arg(ap, void *);
 		va_end(ap);
 	}
+	if (soda_child_has(addr) && !run_is_ours(CALLER))
+		return remap_child(addr, run_pages(old), run_pages(bytes), flags, fixed);
 	if (!run_concerns(addr, CALLER))
 		return flags & MREMAP_FIXED && run_concerns(fixed, CALLER)
 			       ? remap_into(fixed)

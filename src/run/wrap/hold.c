@@ -11,6 +11,7 @@
 #include "base/conf/conf.h"
 #include "base/log.h"
 #include "host_agent/core/held.h"
+#include "host_agent/fork/child.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 
@@ -53,6 +54,8 @@ _Noreturn static void too_many(const char *what)
 
 bool run_hold_needed(const void *p)
 {
+	if (soda_child_has(p))
+		return true;
 	return run_fam(p) && atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING &&
 	       (soda_agent.settings.mode == SODA_MODE_INLINE || soda_agent.uffd.user_only);
 }
@@ -61,6 +64,10 @@ void run_hold(void *addr, size_t bytes, const char *what)
 {
 	char *end = (char *)addr + run_piece(addr, bytes), *next;
 
+	if (soda_child_has(addr)) { /* what is brought there stays */
+		soda_child_bring(addr, (size_t)(end - (char *)addr));
+		return;
+	}
 	for (char *p = addr; p < end; p = next) {
 		uint32_t id = soda_chunk_of(p);
 
@@ -75,6 +82,8 @@ void run_unhold(void *addr, size_t bytes)
 {
 	char *end = (char *)addr + run_piece(addr, bytes);
 
+	if (soda_child_has(addr))
+		return;
 	for (char *p = addr; p < end; p = soda_chunk_address(soda_chunk_of(p) + 1))
 		soda_held_give(soda_chunk_of(p));
 }

@@ -61,8 +61,9 @@ static bool concerns(const char *format, va_list ap, const void *caller)
 	size_t n;
 	va_list walk;
 
-	if (atomic_load_explicit(&soda_agent.life, memory_order_relaxed) != SODA_LIFE_RUNNING ||
-	    run_is_ours(caller))
+	uint32_t life = atomic_load_explicit(&soda_agent.life, memory_order_relaxed);
+
+	if ((life != SODA_LIFE_RUNNING && life != SODA_LIFE_FORKED) || run_is_ours(caller))
 		return false;
 	if (run_fam(format))
 		return true;

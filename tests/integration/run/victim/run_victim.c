@@ -403,7 +403,6 @@ static void case_fork(void)
 	fill(p, BIG, 7);
 	pid = fork();
 	if (pid == 0) {
-		free(malloc(4 * MIB)); /* which is said once */
 		q = malloc(4 * MIB);
 		CHECK(q && !in_fam(q));
 		fill(q, 4 * MIB, 8);
@@ -453,6 +452,7 @@ int main(int argc, char **argv)
 		{ "pieces", case_pieces },     { "plain", case_plain },
 		{ "starts", case_starts },     { "descriptors", case_descriptors },
 		{ "robbed", case_robbed },     { "replaced", case_replaced },
+		{ "forks", case_forks },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -54,6 +54,8 @@ void case_starts(void);
 void case_descriptors(void);
 void case_robbed(void);
 void case_replaced(void);
+/* run_victim_forks.c */
+void case_forks(void);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);
