@@ -11,6 +11,8 @@ struct image {
 	const uint8_t *step, *structs;
 	uint64_t bytes, structs_bytes;
 	unsigned fields; /* met so far, by what reads a schema */
+	/* Of what it copies: each field has its own strings in the step, so it is no larger. */
+	uint64_t strings_bytes;
 	struct soda_arrow_why *why;
 };
 
@@ -153,6 +155,9 @@ static int read_strings(struct image *im, const uint8_t *vector, struct strings 
 	    (!s->metadata_bytes ||
 	     soda_arrow_metadata_bytes(s->metadata, s->metadata_bytes) != s->metadata_bytes))
 		return malformed(im, "a field's metadata");
+	im->strings_bytes += s->format_bytes + s->name_bytes + s->metadata_bytes;
+	if (im->strings_bytes > im->structs_bytes)
+		return malformed(im, "its fields' strings are more than it has");
 	return 0;
 }
 

@@ -193,7 +193,7 @@ int soda_arrow_type_get(const char *format, struct soda_arrow_type *type_p)
 	if (!strncmp(format, "ts", 2))
 		return get_timestamp(format + 2, type_p);
 	if (!strncmp(format, "w:", 2))
-		return get_fixed(format + 2, SODA_ARROW_FIXED, T_FIXED_BINARY, 1, type_p);
+		return get_fixed(format + 2, SODA_ARROW_FIXED, T_FIXED_BINARY, 0, type_p);
 	if (!strncmp(format, "+w:", 3))
 		return get_fixed(format + 3, SODA_ARROW_FIXED_LIST, T_FIXED_LIST, 0, type_p);
 	return is_other(format) ? -ENOTSUP : -EINVAL;
