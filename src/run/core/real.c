@@ -37,6 +37,23 @@ bool run_is_ours(const void *caller)
 
 static const char *libc_from, *libc_to;
 
+bool run_others_heap;
+
+/*
+ * Whether a call of that function in the program comes to us.  An address in an executable that
+ * does not define the function is where its calls begin, and leads to us as well.
+ */
+static bool comes_to_us(const char *name)
+{
+	void *p = dlsym(RTLD_DEFAULT, name);
+	ElfW(Sym) *symbol = NULL;
+	Dl_info info;
+
+	return !p || run_is_ours(p) ||
+	       (dladdr1(p, &info, (void **)&symbol, RTLD_DL_SYMENT) && symbol &&
+		symbol->st_shndx == SHN_UNDEF);
+}
+
 bool run_is_libc(const void *caller)
 {
 	return (const char *)caller >= libc_from && (const char *)caller < libc_to;
@@ -71,6 +88,16 @@ void *run_next(const char *name)
 	p = dlsym(RTLD_NEXT, name);
 	run_inside--;
 	return p;
+}
+
+void *run_found(const char *name)
+{
+	void *p;
+
+	run_inside++;
+	p = dlsym(RTLD_DEFAULT, name);
+	run_inside--;
+	return p && !run_is_ours(p) ? p : run_next(name);
 }
 
 /*
@@ -189,6 +216,7 @@ __attribute__((constructor)) static void setup(void)
 	if (children != RUN_CHILDREN_ALL)
 		leave_children_alone();
 	dl_iterate_phdr(find_libc, NULL);
+	run_others_heap = !comes_to_us("malloc") || !comes_to_us("realloc") || !comes_to_us("free");
 	soda_fill_allowed = run_may_fill;
 	soda_run_local_hook = keep_local;
 	if (local && soda_parse_size(local, &local_bytes))

@@ -75,6 +75,13 @@ extern __thread int run_inside __attribute__((tls_model("initial-exec")));
 extern __thread int run_local __attribute__((tls_model("initial-exec")));
 
 /*
+ * The program has a malloc(), realloc() or free() of its own, in the executable or in a library
+ * that comes before this one: no block is in fabric memory, because that free() could get it.
+ * Constant after the start.
+ */
+extern bool run_others_heap;
+
+/*
  * Start the runtime if it was not.  True: it runs.  False: this is the child of a fork, or the
  * process is ending.  If it cannot start, logs why and ends the process.
  */
@@ -98,7 +105,9 @@ _Noreturn void __chk_fail(void);
 
 /* The function of that name that a call would find without this library. NULL: there is none. */
 void *run_next(const char *name);
-/* The same, kept in *slot. */
+/* The one that the program's calls find, unless that is ours. */
+void *run_found(const char *name);
+/* The same as run_next(), kept in *slot. */
 static inline void *run_resolved(void **slot, const char *name)
 {
 	if (!*slot)

@@ -47,7 +47,7 @@ static bool wanted(size_t bytes, const void *caller)
 		return false;
 	}
 	return (bytes >= LIBC_LOCAL || !run_is_libc(caller)) && !internal(caller) && !run_local &&
-	       !soda_heap_over();
+	       !soda_heap_over() && !run_others_heap;
 }
 
 /*
@@ -189,9 +189,22 @@ static void *fam_realloc(void *p, size_t bytes, const void *caller)
 	return q;
 }
 
+/* As of the C library's reallocarray(), which calls the program's realloc(), whoever defines it. */
+static void *others_realloc(void *p, size_t bytes)
+{
+	static void *(*others)(void *, size_t);
+
+	if (!others)
+		others = run_found("realloc");
+	return others(p, bytes);
+}
+
 static void *resize(void *p, size_t bytes, const void *caller)
 {
 	void *q;
+
+	if (run_others_heap && !internal(caller))
+		return others_realloc(p, bytes);
 
 	if (!p && fam_alloc(0, bytes, false, caller, &q))
 		return q;

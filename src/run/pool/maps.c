@@ -466,10 +466,28 @@ RUN_API int munlock(const void *addr, size_t bytes)
 	return lock_pages(addr, bytes, false);
 }
 
+/* Of local memory: the kernel fills the vector, which may be fabric memory. */
+static int local_mincore(void *addr, size_t bytes, unsigned char *vec)
+{
+	size_t n = run_pages(bytes) / PAGE, had;
+	void *local = run_bounce_get(n, &had);
+	int ret;
+
+	if (!local)
+		return refuse(ENOMEM);
+	ret = (int)syscall(SYS_mincore, addr, bytes, local);
+	if (!ret)
+		memcpy(vec, local, n);
+	run_bounce_put(local, had);
+	return ret;
+}
+
 RUN_API int mincore(void *addr, size_t bytes, unsigned char *vec)
 {
 	if (!run_concerns(addr, CALLER))
-		return (int)syscall(SYS_mincore, addr, bytes, vec);
+		return run_fam(vec) && !run_is_ours(CALLER)
+			       ? local_mincore(addr, bytes, vec)
+			       : (int)syscall(SYS_mincore, addr, bytes, vec);
 	if ((uintptr_t)addr % PAGE)
 		return refuse(EINVAL);
 	if (run_piece(addr, bytes) < bytes || on_mapped(addr, run_pages(bytes), NULL, 0, true))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that fork and go on, under `soda run`: shells, interpreters, servers.  What they write
- * is the same as without SODA, and nothing is written beside it.
+ * Programs that fork and go on, under `soda run`: shells, interpreters; and ranks that are each
+ * other's neighbours.  What they write is the same as without SODA, and nothing is written beside
+ * it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -179,11 +180,67 @@ static void test_victim(void **state)
 	unsetenv("SODA_MODE");
 }
 
+/* Neighbours that would read each other's memory, as far as there is an MPI here. */
+static void test_neighbours(void **state)
+{
+	static const char *const args[] = {
+		"run",
+		"--mem",
+		"32M",
+		"--",
+		"sh",
+		"-c",
+		"cd $T && exec mpirun --allow-run-as-root --oversubscribe -n 4 ./ranks file",
+		NULL
+	};
+	char dir[] = "/tmp/soda-ranks-XXXXXX", line[1024];
+
+	if (!have("mpicc") || !have("mpirun")) {
+		print_message("SKIP: no mpicc here\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(line, sizeof(line),
+		 "mpicc -O2 -o %s/ranks %s/tests/integration/run/mpi_neighbours.c", dir,
+		 getenv("SODA_SOURCE_DIR"));
+	assert_int_equal(system(line), 0);
+	setenv("T", dir, 1);
+	assert_int_equal(program_run_within("tools/soda/soda", args, SECONDS * 1000, &p), 0);
+	snprintf(line, sizeof(line), "rm -r %s", dir);
+	assert_int_equal(system(line), 0);
+	if (p.status || strcmp(p.out, "right\n") != 0 || strstr(p.err, "Read -1"))
+		fail_msg("status %d, output %.200s; it says: %.2000s", p.status, p.out, p.err);
+}
+
+/* By variables that the user may have set. */
+static void test_single_copies(void **state)
+{
+	static const char *const args[] = {
+		"run",
+		"--",
+		"sh",
+		"-c",
+		"echo $OMPI_MCA_btl_vader_single_copy_mechanism $OMPI_MCA_smsc $UCX_TLS "
+		"$FI_SHM_DISABLE_CMA $MPIR_CVAR_CH4_CMA_ENABLE $MPIR_CVAR_CH4_XPMEM_ENABLE",
+		NULL
+	};
+
+	unsetenv("UCX_TLS");
+	assert_int_equal(program_run_within("tools/soda/soda", args, SECONDS * 1000, &p), 0);
+	assert_string_equal(p.out, "emulated ^cma,knem,xpmem ^cma,knem,xpmem 1 0 0\n");
+	setenv("UCX_TLS", "tcp", 1);
+	assert_int_equal(program_run_within("tools/soda/soda", args, SECONDS * 1000, &p), 0);
+	assert_string_equal(p.out, "emulated ^cma,knem,xpmem tcp 1 0 0\n");
+	unsetenv("UCX_TLS");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_victim),
 		cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_single_copies),
 	};
 
 	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);

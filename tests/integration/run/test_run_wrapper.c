@@ -208,6 +208,45 @@ static void test_cannot(void **state)
 	assert_null(strstr(p.err, "fabric"));
 }
 
+/* It keeps its own: nothing that its free() does not know. */
+static void test_own_malloc(void **state)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path("tests/integration/run/own_malloc"));
+	RUN("--mem", "8M", "--quiet", "--", path);
+	if (p.status || strcmp(p.out, "done\n") != 0)
+		fail_msg("status %d, output %s: %s", p.status, p.out, p.err);
+}
+
+/* The dynamic linker would take half of the path, and start the program without the library. */
+static void test_path_with_space(void **state)
+{
+	static const char *const names[] = { "a b", "a:b" };
+	char line[2048], said[1024];
+	FILE *f;
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(line, sizeof(line),
+			 "d='%s/%s'; mkdir -p \"$d/tools/soda\" \"$d/src/run\" && "
+			 "cp %s/tools/soda/soda %s/tools/soda/libsoda-bench* \"$d/tools/soda\" "
+			 "2>/dev/null; cp %s/src/run/libsoda-run.so \"$d/src/run\" && "
+			 "LD_LIBRARY_PATH=%s/src/host_agent:%s/tools/soda \"$d/tools/soda/soda\" "
+			 "run -- "
+			 "echo ran 2>&1; echo $?",
+			 dir, names[i], getenv("SODA_BUILD_DIR"), getenv("SODA_BUILD_DIR"),
+			 getenv("SODA_BUILD_DIR"), getenv("SODA_BUILD_DIR"),
+			 getenv("SODA_BUILD_DIR"));
+		f = popen(line, "r");
+		assert_non_null(f);
+		said[fread(said, 1, sizeof(said) - 1, f)] = 0;
+		pclose(f);
+		if (!strstr(said, "a space or a colon in LD_PRELOAD") || !strstr(said, names[i]) ||
+		    !strstr(said, "\n127\n") || strstr(said, "ran\n"))
+			fail_msg("%s: %s", names[i], said);
+	}
+}
+
 static int setup(void **state)
 {
 	snprintf(victim, sizeof(victim), "%s", build_path("tests/integration/run/run_victim"));
@@ -228,9 +267,10 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shell),	 cmocka_unit_test(test_stats),
-		cmocka_unit_test(test_report),	 cmocka_unit_test(test_python),
-		cmocka_unit_test(test_children), cmocka_unit_test(test_cannot),
+		cmocka_unit_test(test_shell),		cmocka_unit_test(test_stats),
+		cmocka_unit_test(test_report),		cmocka_unit_test(test_python),
+		cmocka_unit_test(test_children),	cmocka_unit_test(test_cannot),
+		cmocka_unit_test(test_path_with_space), cmocka_unit_test(test_own_malloc),
 	};
 
 	/* a machine may be busy, and none of this is about patience */

@@ -184,6 +184,26 @@ static int choose_blocks(const struct options *opt, struct blocks *what)
 	return 0;
 }
 
+/*
+ * Ranks of one machine read each other's memory with process_vm_readv(), which fails on fabric
+ * memory that is not resident, and some try for ever.  They have other ways, by these variables,
+ * each of which the user may have set.
+ */
+static void turn_single_copies_off(void)
+{
+	static const char *const off[][2] = {
+		{ "OMPI_MCA_btl_vader_single_copy_mechanism", "emulated" }, /* Open MPI to 4.1 */
+		{ "OMPI_MCA_smsc", "^cma,knem,xpmem" },			    /* and from 5.0 on */
+		{ "UCX_TLS", "^cma,knem,xpmem" },
+		{ "FI_SHM_DISABLE_CMA", "1" },	     /* libfabric */
+		{ "MPIR_CVAR_CH4_CMA_ENABLE", "0" }, /* MPICH */
+		{ "MPIR_CVAR_CH4_XPMEM_ENABLE", "0" },
+	};
+
+	for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+		setenv(off[i][0], off[i][1], 0);
+}
+
 static void set_environment(const struct options *opt, const struct blocks *what,
 			    const char *library)
 {
@@ -214,6 +234,7 @@ static void set_environment(const struct options *opt, const struct blocks *what
 		unsetenv("SODA_SERVER");
 	/* small chunks: the program does not know of chunks, and may touch small pieces */
 	setenv("SODA_CHUNK", "16K", 0);
+	turn_single_copies_off();
 }
 
 /*
@@ -304,6 +325,14 @@ static int run(const struct options *opt, char **argv)
 		fputs("soda run: libsoda-run.so is not there: this build has no jemalloc, or the "
 		      "installation is not complete\n",
 		      stderr);
+		return 127;
+	}
+	if (strpbrk(library, " :\t\n")) {
+		fprintf(stderr,
+			"soda run: %s cannot be loaded into a program: the dynamic linker takes a "
+			"space or a colon in LD_PRELOAD for the end of a name; install SODA where "
+			"the path has neither\n",
+			library);
 		return 127;
 	}
 	if (soda_run_check(argv[0], program, sizeof(program), &why)) {

@@ -377,6 +377,20 @@ static void check_limits(void)
 	CHECK(AWAY(wait3(status, 0, usage)) == pid && WEXITSTATUS(*status) == 9);
 }
 
+/* Of local memory, told in a vector that is fabric memory. */
+static void check_mincore(void)
+{
+	unsigned char *vec = object(4), *p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE,
+						  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED && !in_fam(p));
+	p[0] = p[2 * PAGE] = 1;
+	memset(vec, 9, 4);
+	CHECK(!AWAY(mincore(p, 3 * PAGE, vec)));
+	CHECK(vec[0] == 1 && vec[1] == 0 && vec[2] == 1 && vec[3] == 9);
+	CHECK(!munmap(p, 3 * PAGE) && mincore(p, PAGE, vec) && errno == ENOMEM);
+}
+
 /* Of a multiple of the threshold. */
 static void check_blocks(void)
 {
@@ -418,6 +432,7 @@ void case_every(void)
 	check_streams();
 	check_limits();
 	check_ipc();
+	check_mincore();
 	check_blocks();
 	objects_end();
 }
