@@ -12,30 +12,115 @@
 #define END SODA_GRAPH_TEXT_END
 #define FAILED SODA_GRAPH_TEXT_FAILED
 
-/* At the end of a file zlib must be asked whether the file was cut off. */
+/* More of the file, where all of `raw` is used: how many bytes, 0 at its end. */
+static ssize_t read_raw(struct soda_graph_text *t)
+{
+	size_t length = 0;
+	ssize_t got = 1;
+
+	while (length < sizeof(t->raw) && got) {
+		got = read(t->fd, t->raw + length, sizeof(t->raw) - length);
+		if (got < 0 && errno != EINTR)
+			return -1;
+		length += got > 0 ? (size_t)got : 0;
+	}
+	t->raw_read += length;
+	t->z.next_in = t->raw;
+	t->z.avail_in = (unsigned)length;
+	return (ssize_t)length;
+}
+
+/* Whether there are bytes in `raw`. At the file's end there are none. */
+static bool has_raw(struct soda_graph_text *t)
+{
+	if (t->z.avail_in)
+		return true;
+	if (read_raw(t) < 0)
+		t->problem = Z_ERRNO;
+	return t->z.avail_in;
+}
+
+/*
+ * Between members: the next one begins, or zeros fill the file up, as gzip allows.  Anything else
+ * there is a member whose head is damaged, with all that is behind it.
+ */
+static void begin_member(struct soda_graph_text *t)
+{
+	if (t->members && !*t->z.next_in) {
+		t->padded = true;
+		t->z.next_in++;
+		t->z.avail_in--;
+	} else if (t->padded) {
+		t->problem = Z_DATA_ERROR;
+	} else {
+		inflateReset(&t->z);
+		t->in_member = true;
+	}
+}
+
+static void inflate_some(struct soda_graph_text *t)
+{
+	int ret = inflate(&t->z, Z_NO_FLUSH);
+
+	if (ret == Z_STREAM_END) {
+		t->in_member = false;
+		t->members++;
+	} else if (ret != Z_OK && ret != Z_BUF_ERROR) {
+		t->problem = ret;
+	}
+}
+
+/* What is before a problem is given first. */
+static void unpack(struct soda_graph_text *t)
+{
+	t->z.next_out = t->buffer;
+	t->z.avail_out = sizeof(t->buffer);
+	while (!t->problem && t->z.avail_out && has_raw(t)) {
+		if (t->in_member)
+			inflate_some(t);
+		else
+			begin_member(t);
+	}
+	t->length = sizeof(t->buffer) - t->z.avail_out;
+	if (!t->length && !t->problem && t->in_member)
+		t->problem = Z_BUF_ERROR;
+}
+
+static void copy_raw(struct soda_graph_text *t)
+{
+	_Static_assert(sizeof(t->buffer) >= sizeof(t->raw), "a plain file is copied");
+	t->length = has_raw(t) ? t->z.avail_in : 0;
+	if (t->length)
+		memcpy(t->buffer, t->z.next_in, t->length);
+	t->z.avail_in = 0;
+}
+
+static bool is_packed(struct soda_graph_text *t)
+{
+	return has_raw(t) && t->z.avail_in > 1 && t->raw[0] == 0x1f && t->raw[1] == 0x8b;
+}
+
 int soda_graph_text_refill(struct soda_graph_text *t)
 {
-	int got = gzread(t->file, t->buffer, sizeof(t->buffer));
-	int problem;
-
-	if (got < 0)
-		return FAILED;
-	t->length = (size_t)got;
-	t->used = 0;
-	if (got)
+	t->length = t->used = 0;
+	if (!t->raw_read)
+		t->packed = is_packed(t);
+	if (!t->problem && t->packed)
+		unpack(t);
+	else if (!t->problem)
+		copy_raw(t);
+	if (t->length)
 		return t->buffer[0];
-	gzerror(t->file, &problem);
-	return problem == Z_OK || problem == Z_STREAM_END ? END : FAILED;
+	return t->problem ? FAILED : END;
 }
 
 static int read_error(struct soda_graph_text *t, struct soda_graph_error *err)
 {
-	int problem;
-	const char *why = gzerror(t->file, &problem);
+	const char *why = t->z.msg ? t->z.msg : "there is something else";
 
-	if (problem == Z_ERRNO)
+	if (t->problem == Z_ERRNO)
 		return soda_graph_fail(err, EIO, "%s: cannot read: %s", t->path, strerror(errno));
-	if (problem == Z_BUF_ERROR)
+	if (t->problem == Z_BUF_ERROR)
 		return soda_graph_fail(err, EINVAL,
 				       "%s:%" PRIu64 ": the compressed file is cut off: "
 				       "expected more data",
@@ -153,16 +238,12 @@ int soda_graph_text_rewind(struct soda_graph_text *t, struct soda_graph_error *e
 	if (lseek(t->fd, 0, SEEK_SET))
 		return soda_graph_fail(err, EIO, "%s: expected a regular file: %s", t->path,
 				       strerror(errno));
-	if (t->file)
-		gzclose(t->file);
-	fd = dup(t->fd);
-	t->file = fd < 0 ? NULL : gzdopen(fd, "r");
-	if (!t->file) {
-		if (fd >= 0)
-			close(fd);
-		return soda_graph_fail(err, EIO, "%s: cannot read: %s", t->path, strerror(errno));
-	}
-	gzbuffer(t->file, sizeof(t->buffer));
+	t->z.avail_in = 0;
+	t->z.msg = NULL;
+	t->raw_read = 0;
+	t->members = 0;
+	t->problem = Z_OK;
+	t->in_member = t->padded = t->packed = false;
 	t->line = 1;
 	t->length = t->used = 0;
 	return 0;
@@ -170,15 +251,14 @@ int soda_graph_text_rewind(struct soda_graph_text *t, struct soda_graph_error *e
 
 double soda_graph_text_fraction(const struct soda_graph_text *t)
 {
-	off_t at = t->file ? gzoffset(t->file) : 0;
+	uint64_t at = t->raw_read - t->z.avail_in;
 
 	return t->opened_as.st_size ? (double)at / (double)t->opened_as.st_size : 1;
 }
 
 void soda_graph_text_close(struct soda_graph_text *t)
 {
-	if (t->file)
-		gzclose(t->file);
+	inflateEnd(&t->z);
 	close(t->fd);
 	free(t->path);
 	free(t);
@@ -195,7 +275,9 @@ int soda_graph_text_open(const char *path, struct soda_graph_text **text_p,
 	t = calloc(1, sizeof(*t));
 	if (t)
 		t->path = strdup(path);
-	if (!t || !t->path) {
+	if (!t || !t->path || inflateInit2(&t->z, 15 + 16) != Z_OK) { /* 16: gzip alone */
+		if (t)
+			free(t->path);
 		free(t);
 		close(fd);
 		return soda_graph_fail(err, ENOMEM, "%s: out of memory", path);

@@ -9,6 +9,7 @@
 
 #include "graph/format/source.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -20,11 +21,15 @@
 struct soda_graph_text {
 	char *path;
 	int fd;
-	gzFile file;	       /* NULL between passes */
 	struct stat opened_as; /* to notice a file that changes between passes */
+	z_stream z;	       /* its input is what is left of `raw`, of a plain file, too */
+	uint64_t raw_read;     /* bytes of the file that have been read in this pass */
+	uint64_t members;      /* of gzip, that have ended */
+	bool packed, in_member, padded;
+	int problem; /* of zlib, or Z_OK */
 	uint64_t line;
 	size_t length, used; /* of the buffer */
-	unsigned char buffer[256 * 1024];
+	unsigned char buffer[256 * 1024], raw[64 * 1024];
 };
 
 /* 0, or what open(2) says.  The caller owns it. */

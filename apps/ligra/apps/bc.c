@@ -7,14 +7,17 @@
  * which in the end are scaled: delta(u) = paths[u] * dependencies[u].
  */
 #include "ligra/framework/app.h"
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 struct bc {
 	double *paths;
 	double *dependencies;
 	uint8_t *visited;
+	bool too_many; /* paths to some vertex, whose inverse would be no full double */
 };
 
 static inline bool count_update(struct bc *b, uint32_t s, uint32_t d)
@@ -62,6 +65,8 @@ static inline bool gather_cond(const struct bc *b, uint32_t d)
 static inline void visit(struct bc *b, uint32_t v)
 {
 	b->visited[v] = true;
+	if (b->paths[v] > BC_PATHS_MAX)
+		__atomic_store_n(&b->too_many, true, __ATOMIC_RELAXED);
 }
 
 /* Backward nothing flows to vertices that no path reaches. */
@@ -110,10 +115,24 @@ static unsigned run(struct ligra *l, const struct app_params *params, void *resu
 	frontier = subset_single(l, params->source);
 	while (frontier.size && ligra_grow(l, (void **)&levels, depth, sizeof(*levels))) {
 		visit_vertex_map(&frontier, &b);
+		if (b.too_many) {
+			ligra_fail(l, ERANGE,
+				   "bc: more than %.0e shortest paths lead to a "
+				   "vertex %u steps from %u: they are counted as "
+				   "doubles, which hold no more",
+				   BC_PATHS_MAX, depth, params->source);
+			break;
+		}
 		levels[depth++] = frontier;
 		frontier = count_edge_map(l, &levels[depth - 1], &b, 0);
 	}
 	subset_free(&frontier);
+	if (l->failed) {
+		while (depth)
+			subset_free(&levels[--depth]);
+		free(levels);
+		return 0;
+	}
 	for (uint64_t v = 0; v < n; v++)
 		b.dependencies[v] = 0;
 	turn_vertex_map(&vertices, &b);

@@ -2,6 +2,8 @@
 #include "ligra/framework/ligra.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct ligra_array {
@@ -50,6 +52,18 @@ bool ligra_grow(struct ligra *l, void **array, uint64_t count, size_t size)
 	}
 	*array = larger;
 	return true;
+}
+
+void ligra_fail(struct ligra *l, int code, const char *fmt, ...)
+{
+	va_list args;
+
+	if (l->failed)
+		return;
+	l->failed = -code;
+	va_start(args, fmt);
+	vsnprintf(l->err->text, sizeof(l->err->text), fmt, args);
+	va_end(args);
 }
 
 int ligra_end(struct ligra *l)

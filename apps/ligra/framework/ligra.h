@@ -22,7 +22,7 @@ struct ligra {
 	struct mem *mem;	      /* where the application's arrays and subsets lie */
 	struct ligra_array *arrays;   /* the arrays that were allocated */
 	unsigned sweeps;	      /* passes over all edges so far */
-	int failed;		      /* 0 or the first error of an allocation */
+	int failed;		      /* 0 or the first error */
 	struct soda_graph_error *err; /* the sentence of that error */
 };
 
@@ -38,6 +38,11 @@ void *ligra_array(struct ligra *l, uint64_t count, size_t size, const char *name
  * is never shortened, NULL at first; the caller frees it with free().
  */
 bool ligra_grow(struct ligra *l, void **array, uint64_t count, size_t size);
+
+/* The application cannot go on: note code, unless something has failed already, and the sentence.
+ */
+void ligra_fail(struct ligra *l, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Frees the arrays; returns `failed`. */
 int ligra_end(struct ligra *l);

@@ -56,6 +56,10 @@ static inline uint32_t weight(struct weights w, uint32_t a, uint32_t b)
 	return 1 + (uint32_t)((hash_mix(high << 32 | low) >> 32) * w.most >> 32);
 }
 
+/* bc counts shortest paths as doubles, and divides by how many there are: 1 / 2^1022 is the
+ * smallest number that has all digits. */
+#define BC_PATHS_MAX 0x1p1022
+
 /* What the result of mis says of a vertex. */
 enum { MIS_IN, MIS_OUT };
 

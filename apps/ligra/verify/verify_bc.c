@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Brandes' algorithm as published in 2001: a queue forward, the same queue backward. */
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,17 @@ static void forward(const struct graph *g, uint32_t source, struct brandes *b)
 	}
 }
 
+static int check_paths(const struct brandes *b, struct soda_graph_error *err)
+{
+	for (uint64_t i = 0; i < b->reached; i++)
+		if (b->paths[b->order[i]] > BC_PATHS_MAX)
+			return soda_graph_fail(err, ERANGE,
+					       "bc: more than %.0e shortest paths lead to vertex "
+					       "%" PRIu32,
+					       BC_PATHS_MAX, b->order[i]);
+	return 0;
+}
+
 static void backward(const struct graph *g, struct brandes *b)
 {
 	for (uint64_t i = b->reached; i-- > 0;) {
@@ -67,6 +80,9 @@ int verify_bc_result(const struct graph *g, const struct app_params *params, con
 
 	if (!ret) {
 		forward(g, params->source, &b);
+		ret = check_paths(&b, err);
+	}
+	if (!ret) {
 		backward(g, &b);
 		ret = verify_close(g->vertices, b.delta, result, 1, "bc", &worst, err);
 	}

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TEXT(s) (s), sizeof(s) - 1
@@ -248,6 +249,63 @@ static void damaged_gzip_is_refused(void **state)
 	free(text);
 }
 
+/* Append a file to another one. */
+static void append(const char *to, const char *from)
+{
+	FILE *out = fopen(to, "a"), *in = fopen(from, "r");
+	int c;
+
+	assert_non_null(out);
+	assert_non_null(in);
+	while ((c = fgetc(in)) != EOF)
+		fputc(c, out);
+	fclose(in);
+	fclose(out);
+}
+
+/* As pigz and bgzip write them: each member counts, and is whole. */
+static void gzip_of_several_members(void **state)
+{
+	char *path = fixture_gz("0 1\n1 2\n", 8), *second = fixture_gz("2 3\n3 0\n", 8);
+	struct graph_input input = { .path = path };
+	struct mem mem = { .kind = MEM_DRAM };
+	struct soda_graph_error err;
+	struct stat first;
+	struct graph g;
+	FILE *f;
+
+	assert_int_equal(stat(path, &first), 0);
+	append(path, second);
+	assert_int_equal(graph_input_load(&input, PARTS_ALL, &mem, &g, &err), 0);
+	assert_int_equal(g.edges, 4);
+	graph_destroy(&g);
+	/* zeros behind the last one are none of it, as for gzip */
+	f = fopen(path, "a");
+	assert_int_equal(fwrite("\0\0\0\0", 1, 4, f), 4);
+	fclose(f);
+	assert_int_equal(graph_input_load(&input, PARTS_ALL, &mem, &g, &err), 0);
+	graph_destroy(&g);
+	append(path, second);
+	assert_int_equal(graph_input_load(&input, PARTS_ALL, &mem, &g, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "expected gzip data"));
+	/* the head of the second one, each of its first bytes */
+	for (long i = 0; i < 3; i++) {
+		assert_int_equal(truncate(path, first.st_size), 0);
+		append(path, second);
+		f = fopen(path, "r+");
+		assert_int_equal(fseek(f, first.st_size + i, SEEK_SET), 0);
+		fputc('x', f);
+		fclose(f);
+		assert_int_equal(graph_input_load(&input, PARTS_ALL, &mem, &g, &err), -EINVAL);
+		assert_non_null(strstr(err.text, "expected gzip data"));
+	}
+	assert_int_equal(truncate(path, first.st_size + 1), 0);
+	assert_int_equal(graph_input_load(&input, PARTS_ALL, &mem, &g, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "cut off"));
+	fixture_remove(path);
+	fixture_remove(second);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +319,7 @@ int main(void)
 		cmocka_unit_test(gzip_reads_like_plain),
 		cmocka_unit_test(cut_gzip_is_refused),
 		cmocka_unit_test(damaged_gzip_is_refused),
+		cmocka_unit_test(gzip_of_several_members),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

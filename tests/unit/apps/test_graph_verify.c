@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,6 +174,50 @@ static void dependencies_by_hand(void **state)
 	graph_destroy(&g);
 }
 
+/* Diamonds in a row: each doubles the number of shortest paths. */
+static struct graph diamonds(unsigned n, struct mem *mem)
+{
+	char *text = malloc(n * 64 + 1), *at = text;
+	struct graph g;
+
+	assert_non_null(text);
+	for (unsigned i = 0; i < n; i++) {
+		unsigned v = 3 * i;
+
+		at += sprintf(at, "%u %u\n%u %u\n%u %u\n%u %u\n", v, v + 1, v, v + 2, v + 1, v + 3,
+			      v + 2, v + 3);
+	}
+	g = fixture_graph(text, false, mem);
+	free(text);
+	return g;
+}
+
+/* As many paths as a double counts are right; more are an error, and no numbers. */
+static void too_many_paths_are_refused(void **state)
+{
+	struct app_params params = { .source = 0 };
+	struct soda_graph_error err;
+	struct mem mem, arrays = { .kind = MEM_DRAM };
+	struct graph g = diamonds(1000, &mem);
+	struct ligra l;
+	double *found = fixture_run(&app_bc, &g, &params);
+
+	assert_true(fabs(found[0] - 3000) < 1e-6);
+	assert_int_equal(app_bc.check(&g, &params, found, &err), 0);
+	free(found);
+	graph_destroy(&g);
+
+	g = diamonds(1100, &mem);
+	l = (struct ligra){ .g = &g, .mem = &arrays, .err = &err };
+	found = calloc(g.vertices, sizeof(*found));
+	app_bc.run(&l, &params, found);
+	assert_int_equal(ligra_end(&l), -ERANGE);
+	assert_non_null(strstr(err.text, "shortest paths lead to a vertex 2046 steps from 0"));
+	assert_int_equal(app_bc.check(&g, &params, found, &err), -ERANGE);
+	free(found);
+	graph_destroy(&g);
+}
+
 static void triangles_and_cores_by_hand(void **state)
 {
 	const uint64_t triangles[] = { 0, 0, 1, 3, 0 };
@@ -259,6 +304,7 @@ int main(void)
 		cmocka_unit_test(small_graphs_are_right),
 		cmocka_unit_test(one_iteration_by_hand),
 		cmocka_unit_test(dependencies_by_hand),
+		cmocka_unit_test(too_many_paths_are_refused),
 		cmocka_unit_test(triangles_and_cores_by_hand),
 		cmocka_unit_test(changed_results_are_refused),
 		cmocka_unit_test(wrong_ranks_are_refused),
