@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One thread writes lists that were gathered for ranges of objects to the memory server. */
+/*
+ * Threads that write lists that were gathered for ranges of objects to the memory server.  Each
+ * server has one at most, so that its lists are written in their order, and one that is silent
+ * holds up those for no other.  There is one thread, and more once servers hold up those.
+ */
 #include "dpu_agent/movement/tickets_impl.h"
 
 #include <pthread.h>
@@ -9,17 +13,23 @@
 #include "base/wait.h"
 #include "dpu_agent/movement/memory.h"
 
-void soda_storer_take_locked(struct soda_move_client *c, struct soda_ticket *t)
+/* Whether the ticket's server has a storer at work. */
+static bool is_storing_locked(const struct soda_movement *m, const struct soda_ticket *t)
 {
-	struct soda_movement *m = c->movement;
+	for (unsigned i = 0; i < SODA_MOVE_STORERS; i++)
+		if (m->storing[i] && soda_session_same_server(m->storing[i], t->client->session))
+			return true;
+	return false;
+}
 
-	soda_session_ref(c->session);
-	c->storing++;
-	t->client = c;
-	t->next = NULL;
-	*m->stores_end = t;
-	m->stores_end = &t->next;
-	pthread_cond_signal(&m->store);
+/* The first whose server has no storer, which stays where it is; NULL: there is none. */
+static struct soda_ticket **next_locked(struct soda_movement *m)
+{
+	struct soda_ticket **at = &m->stores;
+
+	while (*at && is_storing_locked(m, *at))
+		at = &(*at)->next;
+	return *at ? at : NULL;
 }
 
 static int write_copy(struct soda_move_client *c, const struct soda_ticket *t)
@@ -65,6 +75,58 @@ static void end_store(struct soda_ticket *t, int err)
 	soda_session_put(c->session); /* perhaps the last reference */
 }
 
+static struct soda_ticket *await_locked(struct soda_movement *m)
+{
+	struct soda_ticket **at, *t;
+
+	while (!(at = next_locked(m)) && !m->stop) {
+		m->storers_idle++;
+		pthread_cond_wait(&m->store, &m->lock);
+		m->storers_idle--;
+	}
+	if (!at)
+		return NULL; /* who is at work takes what is left for that server */
+	t = *at;
+	*at = t->next;
+	if (!*at)
+		m->stores_end = at;
+	return t;
+}
+
+static struct soda_session **place_locked(struct soda_movement *m)
+{
+	struct soda_session **at = m->storing;
+
+	while (*at)
+		at++;
+	return at;
+}
+
+static void *storer_main(void *arg);
+
+static int add_storer_locked(struct soda_movement *m)
+{
+	int ret = pthread_create(&m->storers[m->storers_n], NULL, storer_main, m);
+
+	m->storers_n += !ret;
+	m->storers_idle += !ret; /* it has a look as soon as it runs */
+	return -ret;
+}
+
+/*
+ * There is something to be written, for one that sleeps or one more.  One that sleeps may have been
+ * told of another ticket already: it calls this again when it has taken that.
+ */
+static void rouse_locked(struct soda_movement *m)
+{
+	if (!next_locked(m))
+		return;
+	if (m->storers_idle)
+		pthread_cond_signal(&m->store);
+	else if (!m->stop && m->storers_n < SODA_MOVE_STORERS)
+		add_storer_locked(m); /* without it one of those that there are comes to it */
+}
+
 static void *storer_main(void *arg)
 {
 	struct soda_movement *m = arg;
@@ -72,33 +134,52 @@ static void *storer_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "soda-storer");
 	pthread_mutex_lock(&m->lock);
-	for (;;) {
-		while (!m->stores && !m->stop)
-			pthread_cond_wait(&m->store, &m->lock);
-		t = m->stores;
-		if (!t)
-			break;
-		m->stores = t->next;
-		if (!m->stores)
-			m->stores_end = &m->stores;
+	m->storers_idle--;
+	while ((t = await_locked(m))) {
+		struct soda_session **own = place_locked(m), *s = t->client->session;
+		int ret;
+
+		*own = s;
+		soda_session_ref(s);
+		rouse_locked(m);
 		pthread_mutex_unlock(&m->lock);
-		end_store(t, write_copy(t->client, t));
+		ret = write_copy(t->client, t);
+		end_store(t, ret);
+		pthread_mutex_lock(&m->lock);
+		*own = NULL;
+		pthread_mutex_unlock(&m->lock);
+		soda_session_put(s); /* perhaps the last reference */
 		pthread_mutex_lock(&m->lock);
 	}
 	pthread_mutex_unlock(&m->lock);
 	return NULL;
 }
 
+void soda_storer_take_locked(struct soda_move_client *c, struct soda_ticket *t)
+{
+	struct soda_movement *m = c->movement;
+
+	soda_session_ref(c->session);
+	c->storing++;
+	t->client = c;
+	t->next = NULL;
+	*m->stores_end = t;
+	m->stores_end = &t->next;
+	rouse_locked(m);
+}
+
 int soda_storer_start(struct soda_movement *m)
 {
-	int ret = pthread_create(&m->storer, NULL, storer_main, m);
+	int ret;
 
-	m->storer_runs = !ret;
-	return -ret;
+	pthread_mutex_lock(&m->lock);
+	ret = add_storer_locked(m);
+	pthread_mutex_unlock(&m->lock);
+	return ret;
 }
 
 void soda_storer_stop(struct soda_movement *m)
 {
-	if (m->storer_runs)
-		soda_wait_join(m->storer, "the storer to end");
+	while (m->storers_n) /* none is added any more */
+		soda_wait_join(m->storers[--m->storers_n], "a storer to end");
 }

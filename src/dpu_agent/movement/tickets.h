@@ -13,8 +13,8 @@
  * looks between two parts and after each ticket.  Notices of such a client go through its ring
  * alone.
  *
- * A list of a range of an object is gathered in the same way; then the storer, one thread, writes
- * it to the memory server, and its ticket ends.
+ * A list of a range of an object is gathered in the same way; then a storer, of which each memory
+ * server has one at most, writes it there, and its ticket ends.
  *
  * Lock: soda_movement.lock, held for pointer changes only; soda_buffers.lock may be taken with it.
  *
@@ -106,21 +106,24 @@ struct soda_getter {
 	uint64_t since_ns;		 /* the part under way began */
 };
 
+enum { SODA_MOVE_STORERS = SODA_MEMBERS_MAX };
+
 struct soda_movement {
 	struct soda_buffers buffers;
 	pthread_mutex_t lock;
 	pthread_cond_t work;			   /* for getters */
 	struct soda_move_client *turn, **turn_end; /* guarded by lock, and so below */
 	struct soda_move_client *attended;
-	struct soda_ticket *stores, **stores_end; /* gathered, for the storer */
-	pthread_cond_t store;			  /* for it */
+	struct soda_ticket *stores, **stores_end; /* gathered, for the storers */
+	pthread_cond_t store;			  /* for them */
+	pthread_t storers[SODA_MOVE_STORERS];
+	struct soda_session *storing[SODA_MOVE_STORERS]; /* for which a storer is at work */
+	unsigned storers_n, storers_idle;
 	bool looking; /* a getter that has nothing to do looks for turns, and at rings */
 	bool stop;
 	bool left; /* it has stopped, and getters were left behind */
 	struct soda_getter getters[SODA_MOVE_GETTERS_MOST];
 	unsigned getters_ready, getters_late;
-	pthread_t storer;
-	bool storer_runs;
 	/* statistics; they order nothing */
 	_Atomic uint64_t list_bytes; /* memory of all lists of pieces */
 	_Atomic unsigned rings;
@@ -130,7 +133,7 @@ struct soda_movement {
 /* 0, negative errno: nothing has been started. */
 int soda_tickets_start(struct soda_movement *m);
 /*
- * No session is left, but getters and the storer may have the last references of some. Ends them.
+ * No session is left, but getters and storers may have the last references of some. Ends them.
  * False: getters are still in gets that do not end; they may use *m, its buffers and their sessions
  * until the process ends.
  */

@@ -4,7 +4,7 @@
  *
  *   tickets.c  lists become tickets, by calls and from rings; what has come; how tickets end
  *   getters.c  the threads that fetch
- *   storer.c   the thread that writes to the memory server
+ *   storer.c   the threads that write to memory servers
  *
  * *_locked: the movement's lock is held; *_unlock: it is held, and released.
  */
@@ -66,7 +66,7 @@ bool soda_getters_stop(struct soda_movement *m);
 int soda_storer_start(struct soda_movement *m);
 /* m->stop is set. */
 void soda_storer_stop(struct soda_movement *m);
-/* All of a range's list has come, and stands: it is the storer's. */
+/* All of a range's list has come, and stands: it is a storer's. */
 void soda_storer_take_locked(struct soda_move_client *c, struct soda_ticket *t);
 
 #endif
