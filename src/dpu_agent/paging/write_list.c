@@ -43,6 +43,17 @@ static void reserved_locked(struct soda_session *s, int64_t bytes)
 }
 
 /*
+ * How large the next run is: twice the one that is full, if this WRITE continues what is there.  So
+ * a few that do so have no more memory than twice what is counted for them.
+ */
+static uint32_t next_run(const struct soda_write_list *l, bool goes_on, uint32_t size)
+{
+	uint32_t bytes = goes_on && l->run->bytes < RUN_BYTES ? 2 * l->run->bytes : RUN_BYTES;
+
+	return goes_on && size < bytes ? bytes : size;
+}
+
+/*
  * Memory directly behind the last WRITE's, if this one continues it: they can be sent as one then.
  */
 static struct soda_block *place_locked(struct soda_session *s, uint16_t region_id, uint64_t offset,
@@ -52,9 +63,11 @@ static struct soda_block *place_locked(struct soda_session *s, uint16_t region_i
 	bool goes_on = l->run && l->run_region == region_id && l->run_next == offset;
 
 	if (!goes_on || l->run_used + size > l->run->bytes) {
+		uint32_t bytes = next_run(l, goes_on, size);
+
 		if (l->run)
 			soda_block_put(l->run);
-		l->run = soda_block_get(goes_on && size < RUN_BYTES ? RUN_BYTES : size);
+		l->run = soda_block_get(bytes);
 		l->run_used = 0;
 		if (!l->run)
 			return NULL;

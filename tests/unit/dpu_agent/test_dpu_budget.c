@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "dpu_agent/base/blocks.h"
 #include "unit/fakes/fake_upstream.h"
 
 enum {
@@ -132,12 +133,58 @@ static void writes_of_all(void **state)
 	stop();
 }
 
+/*
+ * WRITEs of which each second one continues the one before, and no third: what is taken from the
+ * system for them is of the order of what is counted.
+ */
+static void writes_in_pairs(void **state)
+{
+	enum { MAX = HALF / PAGE };
+	static struct soda_span spans[MAX];
+	struct soda_session *s;
+	uint64_t before;
+	int n = 0;
+
+	start();
+	s = fake_dpu.sessions.list;
+	before = soda_blocks_bytes();
+	while (n < MAX && !soda_writes_reserve(s, NULL, REGION, (uint64_t)(n / 2 * 64 + n % 2),
+					       PAGE, &spans[n]))
+		n++;
+	assert_int_equal(n, MAX);
+	assert_true(soda_blocks_bytes() - before <= 2 * HALF);
+	while (n)
+		soda_writes_unreserve(s, spans[--n].hold, PAGE);
+	stop();
+}
+
+/* Many that continue each other lie behind each other, in memory that grows as they come. */
+static void writes_in_a_row(void **state)
+{
+	enum { MAX = HALF / PAGE, BLOCKS = 12 };
+	static struct soda_span spans[MAX];
+	struct soda_session *s;
+	int n = 0, behind = 0;
+
+	start();
+	s = fake_dpu.sessions.list;
+	for (; n < MAX; n++) {
+		assert_int_equal(soda_writes_reserve(s, NULL, REGION, (uint64_t)n, PAGE, &spans[n]),
+				 0);
+		behind += n && spans[n].memory == spans[n - 1].memory + PAGE;
+	}
+	assert_true(behind >= MAX - BLOCKS);
+	while (n)
+		soda_writes_unreserve(s, spans[--n].hold, PAGE);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_of_all),
-		cmocka_unit_test(reads_of_one_that_goes),
-		cmocka_unit_test(writes_of_all),
+		cmocka_unit_test(reads_of_all),	   cmocka_unit_test(reads_of_one_that_goes),
+		cmocka_unit_test(writes_of_all),   cmocka_unit_test(writes_in_pairs),
+		cmocka_unit_test(writes_in_a_row),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
