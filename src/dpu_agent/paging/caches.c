@@ -198,7 +198,10 @@ static void fetch(void *arg, struct soda_fill *fill)
 		return;
 	}
 	s = r->cache.session;
-	ret = view ? soda_paging_store_ahead(s, r, fill) : read_entry(s, r, fill);
+	if (!soda_prefetch_wanted(c->dynamic, fill))
+		ret = -ECANCELED;
+	else
+		ret = view ? soda_paging_store_ahead(s, r, fill) : read_entry(s, r, fill);
 	pthread_mutex_lock(&s->lock);
 	soda_region_unhold_locked(s, r);
 	pthread_mutex_unlock(&s->lock);

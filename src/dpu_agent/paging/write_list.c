@@ -267,6 +267,13 @@ static void link_locked(struct soda_session *s, struct soda_write *w)
 		l->longest = w->bytes;
 }
 
+/* With nothing that could be found, no READ has to look further than it needs. */
+static void shorten_locked(struct soda_write_list *l)
+{
+	if (!l->first && !l->kept_first)
+		l->longest = 0;
+}
+
 /* Take w off the list; the list's reference is the caller's then. */
 static void unlink_locked(struct soda_session *s, struct soda_write *w)
 {
@@ -282,6 +289,7 @@ static void unlink_locked(struct soda_session *s, struct soda_write *w)
 		l->unanswered = w->next;
 	*(w->prev ? &w->prev->next : &l->first) = w->next;
 	*(w->next ? &w->next->prev : &l->last) = w->prev;
+	shorten_locked(l);
 	if (w->answered)
 		l->answered_bytes -= w->bytes;
 	soda_region_unhold_locked(s, w->region);
@@ -301,6 +309,7 @@ static void unkeep_locked(struct soda_write_list *l, struct soda_write *w)
 	*(w->prev ? &w->prev->next : &l->kept_first) = w->next;
 	*(w->next ? &w->next->prev : &l->kept_last) = w->prev;
 	l->kept_bytes -= w->bytes;
+	shorten_locked(l);
 }
 
 static void keep_locked(struct soda_write_list *l, struct soda_write *w)
@@ -315,6 +324,8 @@ static void keep_locked(struct soda_write_list *l, struct soda_write *w)
 	*(l->kept_last ? &l->kept_last->next : &l->kept_first) = w;
 	l->kept_last = w;
 	l->kept_bytes += w->bytes;
+	if (w->bytes > l->longest)
+		l->longest = w->bytes;
 }
 
 /* Move to the list `gone`, by `next`, one that overlaps the range. False: there is none. */

@@ -76,7 +76,7 @@ struct soda_write_list {
 	uint64_t lost;		 /* how many were acknowledged, and refused by the server */
 	uint64_t answered_bytes; /* acknowledged, not on the server */
 	uint64_t reserved_bytes; /* memory for WRITEs' data that is in use */
-	uint32_t longest;	 /* bytes of the longest WRITE so far */
+	uint32_t longest; /* of the longest WRITE since the list and the kept ones were empty */
 	struct soda_write *buckets[SODA_WRITE_BUCKETS];
 	/* those kept, by `next` and `prev`, oldest first, and their own index */
 	struct soda_write *kept_first, *kept_last;

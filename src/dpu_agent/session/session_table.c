@@ -194,29 +194,50 @@ void soda_session_bury(struct soda_session *s)
 	tell_forgotten(forgotten);
 }
 
-int soda_session_insert(struct soda_session *s, struct soda_why *why)
+static int admit_locked(const struct soda_session *s, struct soda_why *why)
 {
 	struct soda_sessions *all = s->all;
 	unsigned max = all->opt->daemon.max_clients;
-	int ret = 0;
 
-	pthread_mutex_lock(&all->lock);
 	if (all->draining) {
 		snprintf(why->text, sizeof(why->text), "the agent is shutting down");
-		ret = -ESHUTDOWN;
-	} else if (all->count >= max) {
+		return -ESHUTDOWN;
+	}
+	if (all->count >= max) {
 		snprintf(why->text, sizeof(why->text),
 			 "the agent has its %u clients (--max-clients)", max);
-		ret = -EBUSY;
-	} else if (s->tenant && soda_tenant_removed(all->tenants, s->tenant)) {
+		return -EBUSY;
+	}
+	if (s->tenant && soda_tenant_removed(all->tenants, s->tenant)) {
 		/* after its proof; soda_sessions_end_tenant() may not see this session */
 		snprintf(why->text, sizeof(why->text), "this tenant has been removed");
-		ret = -EACCES;
-	} else if (is_there_locked(all, s)) {
+		return -EACCES;
+	}
+	return 0;
+}
+
+int soda_session_admit(const struct soda_session *s, struct soda_why *why)
+{
+	int ret;
+
+	pthread_mutex_lock(&s->all->lock);
+	ret = admit_locked(s, why);
+	pthread_mutex_unlock(&s->all->lock);
+	return ret;
+}
+
+int soda_session_insert(struct soda_session *s, struct soda_why *why)
+{
+	struct soda_sessions *all = s->all;
+	int ret;
+
+	pthread_mutex_lock(&all->lock);
+	ret = admit_locked(s, why);
+	if (ret == 0 && is_there_locked(all, s)) {
 		snprintf(why->text, sizeof(why->text),
 			 "overtaken by another connection of this client");
 		ret = -EBUSY;
-	} else {
+	} else if (ret == 0) {
 		soda_session_ref(s);
 		s->agent = number_of_locked(all, s->id);
 		s->next = all->list;

@@ -204,9 +204,12 @@ static void a_fetch_of_a_closed_owner_ends_well(void **state)
 	soda_prefetch_step(p);
 	f = soda_prefetch_take(p);
 	assert_non_null(f);
+	assert_true(soda_prefetch_wanted(p, f));
 	soda_prefetch_close(p, owner, false);
 	assert_null(soda_prefetch_take(p)); /* nothing more of it */
+	assert_false(soda_prefetch_wanted(p, f));
 	assert_int_equal(opened(&a), owner);
+	assert_false(soda_prefetch_wanted(p, f)); /* of another owner that has its id */
 	soda_prefetch_filled(p, f, 0);
 	assert_false(has(owner));
 	soda_cache_check(soda_prefetch_cache(p));

@@ -118,6 +118,7 @@ static void passes_through(void **state)
 	assert_int_equal(program_read(&p, REGION, 5), 0);
 	assert_int_equal(program_sync(&p, REGION), 0);
 	check_some(&p, 1000);
+	assert_int_equal(soda_pager(p.client)->writes.longest, 0); /* as none is left */
 	leave(&p);
 	AWAIT(!fake_sessions());
 	assert_int_equal(fake_get(&fake_upstream.byes), 1);
@@ -1550,6 +1551,27 @@ static void comes_back_before_its_turn(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+/* Over --max-clients: who is refused, again and again, leaves nothing on the server. */
+static void refused_leave_nothing(void **state)
+{
+	struct program p, more;
+
+	fake_options.daemon.max_clients = 1;
+	fake_up();
+	join_and_open(&p, 0);
+	for (int i = 0; i < 10; i++) {
+		more = (struct program){ 0 };
+		assert_int_equal(program_hello(&more), -EBUSY);
+		assert_non_null(strstr(more.why.text, "--max-clients"));
+	}
+	assert_int_equal(fake_clients(), 1);
+	leave(&p);
+	AWAIT(!fake_sessions());
+	join(&more);
+	leave(&more);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* STORE: the map of the region, as that of the other program's where there is one. */
 static int join_store(struct program *p, const struct program *as, uint64_t secret)
 {
@@ -1843,6 +1865,7 @@ int main(void)
 		cmocka_unit_test_setup(members_that_come_and_go, set_up),
 		cmocka_unit_test_setup(places_are_used_again, set_up),
 		cmocka_unit_test_setup(one_object_of_two_members, set_up),
+		cmocka_unit_test_setup(refused_leave_nothing, set_up),
 		cmocka_unit_test_setup(silent_member, set_up),
 		cmocka_unit_test_setup(room_of_a_lost_connection, set_up),
 		cmocka_unit_test_setup(comes_back_before_its_turn, set_up),

@@ -715,6 +715,18 @@ struct soda_fill *soda_prefetch_take(struct soda_prefetch *p)
 	return fill;
 }
 
+bool soda_prefetch_wanted(struct soda_prefetch *p, const struct soda_fill *fill)
+{
+	const struct soda_owner *o;
+	bool wanted;
+
+	soda_lock_acquire(&p->lock);
+	o = soda_owner_get(&p->owners, fill->owner);
+	wanted = o && o->serial == fill->owner_serial;
+	soda_lock_release(&p->lock);
+	return wanted;
+}
+
 /*
  * What was paid and has not travelled.  A view's part that others have brought meanwhile is not
  * read; what fails on its way may have travelled.

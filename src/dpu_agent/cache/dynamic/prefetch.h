@@ -202,6 +202,11 @@ void soda_prefetch_step(struct soda_prefetch *p);
 /* The next fetch to do: the caller passes it to ops->fill. NULL: none is wanted now. */
 struct soda_fill *soda_prefetch_take(struct soda_prefetch *p);
 /*
+ * Whether the fill's owner is there still, and not another one that has its id since: asked by who
+ * holds a region of that id, so that it stays so.
+ */
+bool soda_prefetch_wanted(struct soda_prefetch *p, const struct soda_fill *fill);
+/*
  * The fetch has ended; status as in soda_cache_fill_end.  -ECANCELED: nothing was asked of the
  * server.  What was paid for bytes that the server has not sent is paid back: all of them then, and
  * of a view, or where the fetch has failed, those that fill->read does not count.
