@@ -73,6 +73,7 @@ void soda_server_identify(struct soda_server *s, const struct soda_identity *ide
 	s->proves = identity;
 	if (identity)
 		s->identity = *identity;
+	soda_secret_hide(s, sizeof(*s));
 }
 
 /* Whoever waits for the state looks at it again. */
@@ -105,14 +106,19 @@ void soda_server_stop(struct soda_server *s)
 	soda_futex_wake(&s->breaks, INT32_MAX);
 }
 
+static void wipe_keys(struct soda_server *s)
+{
+	soda_wipe(s->identity.key, sizeof(s->identity.key));
+	soda_wipe(s->client_key, sizeof(s->client_key));
+	soda_wipe(&s->token, sizeof(s->token));
+}
+
 void soda_server_end(struct soda_server *s)
 {
 	soda_server_stop(s);
 	s->open = false;
 	soda_conn_close(take_control(s));
-	soda_wipe(s->identity.key, sizeof(s->identity.key));
-	soda_wipe(s->client_key, sizeof(s->client_key));
-	soda_wipe(&s->token, sizeof(s->token));
+	wipe_keys(s);
 	set_state(s, SODA_SERVER_GONE);
 }
 
@@ -120,6 +126,7 @@ void soda_server_forget(struct soda_server *s)
 {
 	int fd = s->control ? soda_conn_fd(s->control) : -1;
 
+	wipe_keys(s);
 	atomic_store(&s->stopping, true);
 	soda_fd_close(fd);
 }

@@ -200,7 +200,7 @@ void soda_server_leave(struct soda_server *server);
 void soda_server_stop(struct soda_server *server);
 /* The driver: GONE; closes the control connection. The owner has closed the others. */
 void soda_server_end(struct soda_server *server);
-/* In a fork's child: close the control connection's descriptor, nothing else. */
+/* In a fork's child: close the control connection's descriptor, and overwrite the keys. */
 void soda_server_forget(struct soda_server *server);
 
 /*

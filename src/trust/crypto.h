@@ -54,6 +54,8 @@ int soda_random(void *out, size_t bytes);
  * fork(2) nor a core dump has.  NULL: there is none. munmap(2) it, wiped.
  */
 void *soda_secret_map(uint64_t bytes);
+/* A core dump has none of the pages in which these bytes lie. */
+void soda_secret_hide(void *memory, size_t bytes);
 /* Overwrite what is not needed any more; not optimised away. */
 void soda_wipe(void *memory, size_t bytes);
 

@@ -57,6 +57,14 @@ void soda_wipe(void *memory, size_t bytes)
 	explicit_bzero(memory, bytes);
 }
 
+void soda_secret_hide(void *memory, size_t bytes)
+{
+	uintptr_t from = (uintptr_t)memory & ~(uintptr_t)4095;
+	uintptr_t end = ((uintptr_t)memory + bytes + 4095) & ~(uintptr_t)4095;
+
+	madvise((void *)from, end - from, MADV_DONTDUMP);
+}
+
 void *soda_secret_map(uint64_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -223,11 +224,12 @@ int soda_identity_load(const char *tenant, const char *key_file, const char *ser
 		return r;
 	if (server && !soda_wire_server_ok(server))
 		return bad_server_name(server, err);
-	identity = calloc(1, sizeof(*identity));
+	identity = soda_secret_map(sizeof(*identity));
 	if (identity)
 		identity->path = strdup(key_file);
 	if (!identity || !identity->path) {
-		free(identity);
+		if (identity)
+			munmap(identity, sizeof(*identity));
 		return soda_conf_fail(err, -ENOMEM, "out of memory");
 	}
 	name_server(identity, server, address);
@@ -275,7 +277,7 @@ int soda_identity_encrypt(enum soda_tls_mode mode, const char *certificates, con
 	if (r)
 		return r;
 	if (!identity)
-		identity = *identity_p = calloc(1, sizeof(*identity));
+		identity = *identity_p = soda_secret_map(sizeof(*identity));
 	if (!identity) {
 		soda_tls_context_free(tls);
 		return soda_conf_fail(err, -ENOMEM, "out of memory");
@@ -346,5 +348,5 @@ void soda_identity_free(struct soda_identity *identity)
 	soda_wipe(identity->key, sizeof(identity->key));
 	soda_tls_context_free(identity->tls);
 	free(identity->path);
-	free(identity);
+	munmap(identity, sizeof(*identity));
 }

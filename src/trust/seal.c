@@ -208,6 +208,18 @@ void soda_seal_engine_free(struct soda_seal_engine *engine)
 	free(engine);
 }
 
+void soda_seal_engine_forget(struct soda_seal_engine *engine)
+{
+	static const uint8_t zeros[SODA_KEY_BYTES];
+
+	for (int i = 0; engine && i < SODA_SEAL_CIPHERS; i++)
+		if (engine->of[i].seal) {
+			evp.init(engine->of[i].seal, NULL, NULL, zeros, zeros, 1);
+			evp.init(engine->of[i].open, NULL, NULL, zeros, zeros, 0);
+			engine->of[i].seals_with = engine->of[i].opens_with = 0;
+		}
+}
+
 /* NULL: the engine has not the key's cipher. */
 static struct contexts *contexts_of(struct soda_seal_engine *e, const struct soda_seal_key *key)
 {

@@ -54,6 +54,11 @@ uint64_t soda_seal_serial(void);
 int soda_seal_engine_new(struct soda_seal_engine **engine_p);
 /* Also forgets the keys that were used with it. NULL is a no-op. */
 void soda_seal_engine_free(struct soda_seal_engine *engine);
+/*
+ * Overwrite the keys that were used with it, in the child of a fork, which has a copy: it is only
+ * to be freed then. NULL is a no-op. AS.
+ */
+void soda_seal_engine_forget(struct soda_seal_engine *engine);
 
 /*
  * Seal a block; sealed may be plain.  0; -EIO: the library has failed, or has not the key's

@@ -247,9 +247,16 @@ static int forget_shared(struct soda_region *r, void *arg)
 	return 0;
 }
 
+/* Tenants' keys lie in mappings that a child does not have (soda_identity_load()). */
+static void forget_identities(void)
+{
+	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
+		soda_agent.identities[i] = NULL;
+}
+
 /*
- * In the child of a fork, which reads the parent's FAM as it was (fork/child.h), and has none of
- * our descriptors.
+ * In the child of a fork, which reads the parent's FAM as it was (fork/child.h), and has no keys
+ * and none of our descriptors.
  */
 static void in_child(void)
 {
@@ -265,6 +272,8 @@ static void in_child(void)
 	soda_trace_forget();
 	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
 		soda_session_forget(&soda_agent.links[i]);
+	soda_sealing_forget();
+	forget_identities();
 	soda_private_stop();
 	soda_stat_socket_stop();
 	soda_fds_forget();

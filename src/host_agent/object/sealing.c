@@ -46,11 +46,14 @@ _Atomic bool soda_sealing_started;
 
 /* Made by soda_sealing_start, then constant. */
 static struct soda_seal_engine *engines[STATIONS];
-static uint8_t root[SODA_KEY_BYTES];
 static char *slots;
 
-static struct soda_sealed_key file_key; /* of sealed files; api_lock */
-static bool file_key_there;
+/* In a page of its own (soda_secret_map). */
+static struct secrets {
+	uint8_t root[SODA_KEY_BYTES];
+	struct soda_sealed_key file_key; /* of sealed files; api_lock */
+	bool file_key_there;
+} * secrets;
 
 static _Atomic uint64_t versions; /* that were drawn: each by one encryption */
 
@@ -94,6 +97,13 @@ static void free_engines(void)
 	}
 }
 
+static bool have_secrets(void)
+{
+	if (!secrets)
+		secrets = soda_secret_map(SODA_WIRE_PAGE);
+	return secrets;
+}
+
 static int start(uint32_t pairs, struct soda_why *why)
 {
 	struct soda_conf_error err = { "" };
@@ -104,7 +114,7 @@ static int start(uint32_t pairs, struct soda_why *why)
 		snprintf(why->text, sizeof(why->text), "sealing (SODA_SEAL): %.200s", err.text);
 		return ret;
 	}
-	ret = soda_random(root, sizeof(root));
+	ret = have_secrets() ? soda_random(secrets->root, sizeof(secrets->root)) : -ENOMEM;
 	if (!ret)
 		ret = make_engines(pairs);
 	if (!ret && !(slots = soda_secret_map(SODA_SEALING_SLOTS_MAX * soda_chunk_bytes())))
@@ -112,6 +122,23 @@ static int start(uint32_t pairs, struct soda_why *why)
 	if (!ret)
 		soda_log_info("sealing with %s", name);
 	return ret;
+}
+
+static void forget_secrets(void)
+{
+	if (!secrets)
+		return;
+	soda_wipe(secrets, sizeof(*secrets));
+	munmap(secrets, SODA_WIRE_PAGE);
+	secrets = NULL;
+}
+
+/* The mappings with keys have not come along, and the engines have worked some of them out. */
+void soda_sealing_forget(void)
+{
+	secrets = NULL;
+	for (int i = 0; i < STATIONS; i++)
+		soda_seal_engine_forget(engines[i]);
 }
 
 int soda_sealing_start(uint32_t pairs, struct soda_why *why)
@@ -123,6 +150,7 @@ int soda_sealing_start(uint32_t pairs, struct soda_why *why)
 	ret = start(pairs, why);
 	if (ret) {
 		free_engines();
+		forget_secrets();
 		return ret;
 	}
 	/* release: pairs with the threads' finding a sealed object, which is shown later */
@@ -132,13 +160,11 @@ int soda_sealing_start(uint32_t pairs, struct soda_why *why)
 
 void soda_sealing_stop(void)
 {
+	forget_secrets();
 	if (!soda_sealing_on())
 		return;
 	atomic_store(&soda_sealing_started, false);
 	free_engines();
-	soda_wipe(root, sizeof(root));
-	soda_wipe(&file_key, sizeof(file_key));
-	file_key_there = false;
 	munmap(slots, SODA_SEALING_SLOTS_MAX * soda_chunk_bytes());
 	slots = NULL;
 	pool.free = 0;
@@ -156,7 +182,7 @@ static int derive(struct soda_seal_key *key)
 	int n = snprintf(info, sizeof(info), "soda seal object %llu",
 			 (unsigned long long)(key->serial = soda_seal_serial()));
 
-	return soda_hkdf(root, NULL, 0, info, (size_t)n, key->key);
+	return soda_hkdf(secrets->root, NULL, 0, info, (size_t)n, key->key);
 }
 
 int soda_sealing_begin(struct soda_region *r, uint64_t bytes, struct soda_why *why)
@@ -205,15 +231,16 @@ int soda_sealing_file_key(const struct soda_sealed_key **key_p, struct soda_why 
 			 "names none (soda seal key makes one)");
 		return -EINVAL;
 	}
-	if (!file_key_there) {
-		ret = soda_sealed_key_read(path, &file_key, &err);
-	}
+	if (!have_secrets())
+		ret = soda_conf_fail(&err, -ENOMEM, "no memory for the key");
+	else if (!secrets->file_key_there)
+		ret = soda_sealed_key_read(path, &secrets->file_key, &err);
 	if (ret) {
 		snprintf(why->text, sizeof(why->text), "SODA_SEAL_KEY_FILE: %.220s", err.text);
 		return ret;
 	}
-	file_key_there = true;
-	*key_p = &file_key;
+	secrets->file_key_there = true;
+	*key_p = &secrets->file_key;
 	return 0;
 }
 
@@ -246,7 +273,7 @@ int soda_sealing_begin_file(struct soda_region *r, struct soda_sealed_file *f, s
 		z->pending = soda_secret_map(bits_bytes(f->layout.blocks));
 		z->changed = soda_secret_map(bits_bytes(f->layout.table_pages));
 		ret = z->pending && z->changed ? 0 : -ENOMEM;
-		ret = ret ? ret : soda_sealed_file_new_key(&file_key, f, z->salt, &z->key);
+		ret = ret ? ret : soda_sealed_file_new_key(&secrets->file_key, f, z->salt, &z->key);
 	}
 	if (ret) {
 		snprintf(why->text, sizeof(why->text), "%.100s: no memory or key for its table: %s",

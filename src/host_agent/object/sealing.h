@@ -55,6 +55,8 @@ int soda_sealing_start(uint32_t pairs, struct soda_why *why);
 int soda_sealing_add(uint32_t server, uint32_t pairs);
 /* At the runtime's end: the keys are forgotten. */
 void soda_sealing_stop(void);
+/* In a fork's child: no keys. */
+void soda_sealing_forget(void);
 
 /* The object of `bytes` bytes, new and not shown yet, is sealed: r->sealing is set. 0; -ENOMEM...
  */

@@ -5,7 +5,9 @@
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -244,6 +246,104 @@ static void test_read_only(void **state)
 }
 
 /* A block that nobody has written to is zeros, and stays that. */
+/* The key of keys[0], hidden from those who look for it. */
+static uint8_t hidden[32];
+enum { HIDE = 0x5a, SEARCH_MOST = 64 << 20 };
+
+/* A key whose bytes are nowhere by chance. */
+static void write_hidden_key(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0 && getrandom(hidden, sizeof(hidden), 0) == sizeof(hidden), "%s",
+	      strerror(errno));
+	dprintf(fd, "[seal]\nkey = ");
+	for (int i = 0; i < 32; i++)
+		dprintf(fd, "%02x", hidden[i] ^ HIDE);
+	dprintf(fd, "\n");
+	close(fd);
+}
+
+/* How often the key lies in this memory. */
+static int find_in(int mem, unsigned long from, unsigned long end)
+{
+	static uint8_t part[1 << 20];
+	int found = 0;
+
+	for (; from < end; from += sizeof(part) - 32) {
+		size_t bytes = end - from < sizeof(part) ? end - from : sizeof(part);
+		ssize_t n = pread(mem, part, bytes, (off_t)from);
+
+		for (ssize_t i = 0; i + 32 <= n; i++) {
+			int k = 0;
+
+			while (k < 32 && (part[i + k] ^ HIDE) == hidden[k])
+				k++;
+			found += k == 32;
+		}
+		explicit_bzero(part, sizeof(part));
+		if (end - from <= sizeof(part))
+			break;
+	}
+	return found;
+}
+
+/* In mappings of this process that a core file has. */
+static int find_key(void)
+{
+	unsigned long from = 0, end = 0, a, b, found = 0;
+	FILE *maps = fopen("/proc/self/smaps", "re");
+	int mem = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	char line[512], may = '-', first;
+
+	CHECK(maps && mem >= 0, "%s", strerror(errno));
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx %c", &a, &b, &first) == 3) {
+			from = a;
+			end = b;
+			may = first;
+		} else if (!strncmp(line, "VmFlags:", 8) && may == 'r' &&
+			   end - from <= SEARCH_MOST && !strstr(line, " dd") &&
+			   !strstr(line, " um") && !strstr(line, " io")) {
+			found += (unsigned)find_in(mem, from, end);
+		}
+	}
+	fclose(maps);
+	close(mem);
+	return (int)found;
+}
+
+/* The key of all sealed files is in no core file of this process, and not in its children. */
+static void child_forks(const void *arg)
+{
+	static uint8_t bare[32];
+	char path[128], *data;
+	pid_t pid;
+	int status;
+
+	snprintf(path, sizeof(path), "%s/hidden", world.dir);
+	write_hidden_key(path);
+	begin(true, path);
+	data = open_checked("forked", BYTES, SODA_WRITABLE | SODA_CREATE);
+	fill(data, 1);
+	CHECK_EQ(soda_sync(data, 0), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(find_key());
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	CHECK_EQ(find_key(), 0);
+	for (int i = 0; i < 32; i++) /* whether it would be found */
+		bare[i] = hidden[i] ^ HIDE;
+	__asm__ volatile("" : : "r"(bare) : "memory");
+	CHECK_EQ(find_key(), 1);
+}
+
+static void test_no_key_in_core_or_child(void **state)
+{
+	expect_passes(child_forks, NULL);
+}
+
 static void child_sparse(const void *arg)
 {
 	bool makes = arg;
@@ -470,6 +570,7 @@ int main(void)
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_small_chunks),
 		cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_no_key_in_core_or_child),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_changed),
 		cmocka_unit_test(test_rolled_back),

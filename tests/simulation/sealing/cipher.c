@@ -100,6 +100,10 @@ void soda_seal_engine_free(struct soda_seal_engine *engine)
 	free(engine);
 }
 
+void soda_seal_engine_forget(struct soda_seal_engine *engine)
+{
+}
+
 int soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
 		    uint32_t block, uint64_t version, const void *plain, void *sealed,
 		    uint8_t tag[SODA_SEAL_TAG])

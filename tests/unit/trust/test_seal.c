@@ -209,6 +209,54 @@ static void test_little_stack(void **state)
 	assert_true(used <= STACK_MOST);
 }
 
+/* How often these bytes, each XORed, lie in the heap. */
+static int count_in_heap(const uint8_t *hidden, size_t bytes)
+{
+	unsigned long from = 0, end = 0;
+	char line[512];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	int found = 0;
+
+	assert_non_null(maps);
+	while (fgets(line, sizeof(line), maps) && !strstr(line, "[heap]"))
+		;
+	assert_int_equal(sscanf(line, "%lx-%lx", &from, &end), 2);
+	fclose(maps);
+	for (const uint8_t *at = (const uint8_t *)from; at + bytes <= (const uint8_t *)end; at++) {
+		size_t k = 0;
+
+		while (k < bytes && (at[k] ^ 0x5a) == hidden[k])
+			k++;
+		found += k == bytes;
+	}
+	return found;
+}
+
+/* What a child of a fork does with its copy: no key is left in it, and others can be used. */
+static void test_engine_forgets(void **state)
+{
+	static uint8_t hidden[SODA_KEY_BYTES];
+	struct soda_seal_key key = { .serial = 77 };
+
+	for (unsigned c = SODA_SEAL_AES_256_GCM; c < SODA_SEAL_CIPHERS; c++) {
+		if (!soda_seal_has(c))
+			continue;
+		assert_int_equal(soda_random(hidden, sizeof(hidden)), 0);
+		key.cipher = (enum soda_seal_cipher)c;
+		key.serial++;
+		for (size_t i = 0; i < sizeof(hidden); i++)
+			key.key[i] = hidden[i] ^ 0x5a;
+		assert_int_equal(soda_seal_block(engine, &key, 1, c, plain, sealed, tag), 0);
+		assert_int_equal(soda_open_block(engine, &key, 1, c, sealed, tag, opened), 0);
+		assert_true(count_in_heap(hidden, 16) > 0);
+		soda_seal_engine_forget(engine);
+		assert_int_equal(count_in_heap(hidden, 16), 0);
+		assert_int_equal(soda_open_block(engine, &key, 1, c, sealed, tag, opened), 0);
+		assert_memory_equal(opened, plain, sizeof(plain));
+	}
+	soda_seal_engine_forget(engine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,6 +265,7 @@ int main(void)
 		cmocka_unit_test(test_versions_differ),
 		cmocka_unit_test(test_no_allocation_no_lock),
 		cmocka_unit_test(test_little_stack),
+		cmocka_unit_test(test_engine_forgets),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
