@@ -63,7 +63,7 @@ static uint32_t ahead_direct(struct soda_thread *t, struct soda_fetch_channel *c
 			     struct soda_region *r, const struct soda_plan *plan)
 {
 	const struct soda_region *from = soda_copy_to_read(r, soda_channel_link(ch));
-	struct soda_install in[SODA_COLLECT_MAX];
+	struct soda_install *in = ch->room->direct;
 	uint32_t run = 0, i;
 
 	for (i = 0; i < plan->n && mapped(from, planned(plan, i), planned(plan, i)); i++) {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -41,6 +42,10 @@ static int init_channel(struct soda_fetch_channel *ch)
 	uint64_t bytes = SODA_SLOTS_MAX * soda_chunk_bytes();
 
 	soda_lock_init(&ch->lock, SODA_RANK_CHANNEL);
+	if (!ch->room)
+		ch->room = calloc(1, sizeof(*ch->room));
+	if (!ch->room)
+		return -ENOMEM;
 	ch->slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (ch->slots == MAP_FAILED)
@@ -155,6 +160,8 @@ static void unmap(struct soda_fetch_channel *ch, void *arg)
 {
 	munmap(ch->slots, SODA_SLOTS_MAX * soda_chunk_bytes());
 	ch->slots = NULL;
+	free(ch->room);
+	ch->room = NULL;
 	soda_buffer_give(&soda_agent.buffer, ch->slots_n);
 }
 

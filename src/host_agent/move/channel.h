@@ -18,7 +18,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/pages/install.h"
 
-/* Answers collected in one call: their descriptions lie on a signal handler's stack. */
+/* Answers collected in one call. */
 enum { SODA_COLLECT_MAX = 64, SODA_CHANNELS_OF_MEMBER = 2 * SODA_CHANNEL_PAIRS_MAX };
 
 /* A READ whose data are not installed: where they go, and 0, or 1, or a negative errno. */
@@ -37,12 +37,21 @@ struct soda_fetch_request {
 	uint64_t withdrawn_ns; /* when, if it was */
 };
 
+/* What one call works with; not on the stack, which may be a signal handler's small one. */
+struct soda_channel_room {
+	struct soda_done done[SODA_COLLECT_MAX];
+	struct soda_install in[SODA_COLLECT_MAX];     /* answers that are installed together */
+	struct soda_install direct[SODA_COLLECT_MAX]; /* chunks that need no request */
+	bool collects;				      /* soda_channel_collect() is running */
+};
+
 struct soda_fetch_channel {
 	struct soda_lock lock;
 	/* guarded by lock */
 	struct soda_conn *conn; /* NULL while down */
 	bool broken;		/* failed, not yet replaced */
 	char *slots;		/* SODA_SLOTS_MAX of them, in a reserved range */
+	struct soda_channel_room *room;
 	struct soda_fetch_request req[SODA_SLOTS_MAX];
 	/*
 	 * changed with lock held; any thread may read them to see whether there is an answer to

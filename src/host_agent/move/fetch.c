@@ -2,6 +2,7 @@
 /* Demand READs, and installing the answers to all READs. */
 #include "host_agent/move/fetch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -333,7 +334,7 @@ static int refused(struct soda_fetch_channel *ch, uint32_t id, int status)
 static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			   struct soda_done *done, int n)
 {
-	struct soda_install in[SODA_COLLECT_MAX];
+	struct soda_install *in = ch->room->in;
 	int err = 0;
 	uint64_t damaged = soda_sealing_on() ? open_sealed(t, ch, done, n, &err) : 0;
 
@@ -397,17 +398,21 @@ static int most_at_once(const struct soda_fetch_channel *ch)
 int soda_channel_collect(struct soda_thread *t, struct soda_fetch_channel *ch, int max,
 			 int64_t timeout_ns, int64_t spin_ns, int *install_err)
 {
-	struct soda_done done[SODA_COLLECT_MAX];
+	struct soda_done *done;
 	int n;
 
 	if (!soda_channel_usable(ch))
 		return -ENOTCONN;
+	assert(!ch->room->collects && "an answer is installed without another one");
+	ch->room->collects = true;
+	done = ch->room->done;
 	n = soda_conn_poll(ch->conn, done, max < SODA_COLLECT_MAX ? max : SODA_COLLECT_MAX,
 			   timeout_ns, spin_ns);
 	if (n < 0)
 		soda_channel_break(ch, n);
 	else if (n)
 		*install_err = install_arrived(t, ch, done, n);
+	ch->room->collects = false;
 	return n;
 }
 

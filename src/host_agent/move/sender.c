@@ -24,15 +24,6 @@
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/protect.h"
 
-/* A chunk that has been taken from the queue. */
-struct outgoing {
-	uint32_t id;
-	uint32_t mask;	 /* blocks to send; 0: nothing to send, it is CLEAN again */
-	int why;	 /* SODA_WB_EVICT, SODA_WB_SYNC */
-	bool unreadable; /* the program has closed pages of it: a copy is sent (closed_pages.c) */
-	void *sealed;	 /* one of sealing.h's places, with the blocks sealed, or NULL */
-};
-
 /*
  * New chunks fill half of the ring at most.  The other half is for chunks that senders took and put
  * back, so that there is always a place for these: all senders together hold some 3000 at a time
@@ -60,20 +51,9 @@ static _Atomic bool queue_doubt; /* see doubt_all() */
  */
 enum { RELAY = 32768, RELAYED_MOST = 8192 };
 
-struct relayed {
-	uint32_t id;
-	uint16_t mask;
-	uint8_t why;
-	uint32_t done;
-	uint8_t from; /* as in soda_sending */
-	uint16_t from_region;
-	uint32_t kept_by;
-	void *sealed; /* the place of sealing.h with the blocks, or NULL */
-};
-
 struct relay {
 	/* guarded by the queue's lock */
-	struct relayed chunks[RELAY];
+	struct soda_relayed chunks[RELAY];
 	_Atomic uint32_t head, tail;
 };
 
@@ -257,7 +237,7 @@ static uint32_t begin(uint32_t id, bool *again_p)
  * Write-protect the chunks, neighbours in one call, because each call flushes other cores' TLBs.
  * False: the runtime has ended, and has taken all pages away (soda_objects_end).
  */
-static bool protect_batch(struct outgoing *out, int n)
+static bool protect_batch(struct soda_outgoing *out, int n)
 {
 	for (int i = 0; i < n;) {
 		int k = i + 1;
@@ -277,10 +257,10 @@ static bool protect_batch(struct outgoing *out, int n)
 }
 
 /* By id. They are few, and mostly in order; qsort may allocate, which a signal handler may not. */
-static void sort_outgoing(struct outgoing *out, int n)
+static void sort_outgoing(struct soda_outgoing *out, int n)
 {
 	for (int i = 1; i < n; i++) {
-		struct outgoing v = out[i];
+		struct soda_outgoing v = out[i];
 		int k = i;
 
 		for (; k > 0 && out[k - 1].id > v.id; k--)
@@ -329,7 +309,7 @@ static bool move_on(struct queue *queue, uint32_t id, int why)
 /*
  * Take up to max chunks from the queue; those that there is something to send of are BUSY, in out.
  */
-static int pop(struct queue *queue, struct outgoing *out, int max)
+static int pop(struct queue *queue, struct soda_outgoing *out, int max)
 {
 	uint64_t taken[SODA_SENDER_BATCH];
 	int n = 0, k = 0;
@@ -345,7 +325,7 @@ static int pop(struct queue *queue, struct outgoing *out, int max)
 
 		if (move_on(queue, id, why))
 			continue;
-		out[k] = (struct outgoing){ .id = id, .mask = begin(id, &again), .why = why };
+		out[k] = (struct soda_outgoing){ .id = id, .mask = begin(id, &again), .why = why };
 		if (out[k].mask)
 			k++;
 		else if (again)
@@ -413,7 +393,7 @@ static bool readable(uint32_t id, uint32_t mask)
  * A chunk that was installed writable on the guess that it would be stored to: compare it with what
  * was fetched; if it is the same it is CLEAN, and its mask 0.
  */
-static void check_guess(struct outgoing *out)
+static void check_guess(struct soda_outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
 	struct soda_region *r = soda_region_of(out->id);
@@ -438,7 +418,7 @@ static void check_guess(struct outgoing *out)
  * True: the agent has a frozen copy of the chunk, or its object is sealed, and nobody has stored to
  * it since; so the server has all of it, and it is CLEAN, its mask 0.
  */
-static bool check_frozen(struct outgoing *out)
+static bool check_frozen(struct soda_outgoing *out)
 {
 	if (!soda_frozen_has(out->id) && !atomic_load(&soda_region_of(out->id)->sealed))
 		return false;
@@ -454,7 +434,7 @@ static bool check_frozen(struct outgoing *out)
  * how many; 0 also where the chunks in the queue had nothing to send.  The caller sees to it that
  * leaves() is called for each.
  */
-static int take(struct queue *queue, struct outgoing *out, int max)
+static int take(struct queue *queue, struct soda_outgoing *out, int max)
 {
 	int n = pop(queue, out, max < SODA_SENDER_BATCH ? max : SODA_SENDER_BATCH);
 
@@ -475,8 +455,6 @@ static int take(struct queue *queue, struct outgoing *out, int max)
 	}
 	return n;
 }
-
-enum { ANSWERS = 32 }; /* collected in one call: they lie on the stack of a signal handler, too */
 
 void soda_sender_drop(struct soda_sender *s)
 {
@@ -564,7 +542,7 @@ static void relay(uint32_t k, struct soda_sending *op)
 	atomic_fetch_add(&relayed_n, 1);
 	soda_lock_acquire(&queues[server].lock);
 	assert(to->tail - to->head < RELAY && "more chunks are relayed than can be under way");
-	to->chunks[to->tail % RELAY] = (struct relayed){
+	to->chunks[to->tail % RELAY] = (struct soda_relayed){
 		.id = op->id,
 		.mask = (uint16_t)op->mask,
 		.why = op->why,
@@ -747,7 +725,7 @@ static void say_unreadable(const struct soda_sender *s, uint32_t id)
 }
 
 /* The chunk is not sent: DIRTY as it was, and no longer QUEUED. */
-static void refuse(const struct outgoing *out)
+static void refuse(const struct soda_outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
 
@@ -1024,7 +1002,7 @@ static int post_op(struct soda_sender *s, struct soda_sending *op)
  * queued again.  copy: its content, where the chunk itself may not be read, or what of it was
  * sealed, else NULL; freed at the end.
  */
-static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *copy)
+static int send_chunk(struct soda_sender *s, const struct soda_outgoing *out, void *copy)
 {
 	struct soda_sending *op = free_op(s);
 
@@ -1044,7 +1022,7 @@ static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *c
 }
 
 /* Seal a chunk that the program has closed. As soda_sealing_seal(); -EFAULT: nobody can read it. */
-static int64_t seal_closed(struct soda_sender *s, const struct outgoing *out)
+static int64_t seal_closed(struct soda_sender *s, const struct soda_outgoing *out)
 {
 	struct soda_region *r = soda_region_of(out->id);
 	void *copy = copy_closed(out->id);
@@ -1061,7 +1039,7 @@ static int64_t seal_closed(struct soda_sender *s, const struct outgoing *out)
  * is unreadable, and is not sealed; -EAGAIN: there is no place for them now, or the sealed file is
  * being committed; -EIO.
  */
-static int seal(struct soda_sender *s, struct outgoing *out)
+static int seal(struct soda_sender *s, struct soda_outgoing *out)
 {
 	struct soda_region *r = soda_region_of(out->id);
 	int64_t n = -EFAULT;
@@ -1094,7 +1072,7 @@ static int seal(struct soda_sender *s, struct outgoing *out)
  * Through an agent that computes parity the pieces of data cost the chunk's bytes, and parity
  * nothing: send all of a chunk of which otherwise the dirty blocks and parity would be more.
  */
-static void widen(const struct soda_sender *s, struct outgoing *out)
+static void widen(const struct soda_sender *s, struct soda_outgoing *out)
 {
 	const struct soda_region *r = soda_region_of(out->id);
 	uint32_t dirty = (uint32_t)__builtin_popcount(out->mask) << soda_agent.block_shift;
@@ -1105,7 +1083,7 @@ static void widen(const struct soda_sender *s, struct outgoing *out)
 }
 
 /* A chunk that could not be sealed yet is DIRTY again, and waits in the queue. */
-static void put_off(const struct outgoing *out)
+static void put_off(const struct soda_outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
 
@@ -1117,7 +1095,7 @@ static void put_off(const struct outgoing *out)
  * send_chunk() of a chunk that the program has closed.  *refused_p: it could not be copied; it
  * stays dirty, and is not sent.
  */
-static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *refused_p)
+static int send_closed(struct soda_sender *s, const struct soda_outgoing *out, bool *refused_p)
 {
 	void *copy = soda_region_of(out->id)->sealing ? NULL : copy_closed(out->id);
 
@@ -1130,7 +1108,7 @@ static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *
 }
 
 /* The server has refused to open the object, so it would refuse the chunk's WRITEs. */
-static bool has_no_place(const struct outgoing *out)
+static bool has_no_place(const struct soda_outgoing *out)
 {
 	return atomic_load_explicit(&soda_region_of(out->id)->refused, memory_order_relaxed);
 }
@@ -1139,7 +1117,7 @@ static bool has_no_place(const struct outgoing *out)
  * How many the relay of that server had, in `out`; at most max and SODA_SENDER_BATCH.  They count
  * as relayed until the caller has found another place for each.
  */
-static int take_relayed(uint32_t server, struct relayed *out, uint32_t max)
+static int take_relayed(uint32_t server, struct soda_relayed *out, uint32_t max)
 {
 	struct relay *from = &relays[server];
 	uint32_t n = 0;
@@ -1158,7 +1136,7 @@ static int take_relayed(uint32_t server, struct relayed *out, uint32_t max)
  * A chunk from the relay of the sender's server: where its copy there is not written any more, it
  * goes on without; with `post`, else its WRITEs are posted. 0, or the connection's error.
  */
-static int send_relayed(struct soda_sender *s, const struct relayed *in, bool post)
+static int send_relayed(struct soda_sender *s, const struct soda_relayed *in, bool post)
 {
 	struct soda_region *r = soda_region_of(in->id);
 	int k = soda_copy_on(r, &soda_agent.links[s->server]);
@@ -1218,7 +1196,7 @@ static bool may_post(const struct soda_sender *s)
  */
 static int send_all_relayed(struct soda_sender *s)
 {
-	struct relayed in[SODA_SENDER_BATCH];
+	struct soda_relayed *in = s->relayed;
 	int n = take_relayed(s->server, in, s->max - s->used), err = 0;
 	bool goes = may_post(s);
 
@@ -1237,7 +1215,7 @@ void soda_sender_reroute(struct soda_sender *s)
 {
 	struct queue *queue = &queues[s->server];
 	uint32_t n = waits(&queue->head, &queue->tail);
-	struct relayed in[SODA_SENDER_BATCH];
+	struct soda_relayed *in = s->relayed;
 	int got;
 
 	for (uint32_t left = waits(&relays[s->server].head, &relays[s->server].tail); left;
@@ -1279,7 +1257,7 @@ static int room(const struct soda_sender *s)
 
 int soda_sender_send(struct soda_sender *s)
 {
-	struct outgoing out[SODA_SENDER_BATCH];
+	struct soda_outgoing *out = s->out;
 	int relayed = soda_redundant() ? send_all_relayed(s) : 0;
 	int n = relayed < 0 ? 0 : take(&queues[s->server], out, room(s)), later = 0;
 	int err = relayed < 0 ? relayed : 0;
@@ -1339,8 +1317,8 @@ static void answered(struct soda_sender *s, const struct soda_done *done, int n)
 
 int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns)
 {
-	struct soda_done done[ANSWERS];
-	int n = soda_conn_poll(s->conn, done, ANSWERS, timeout_ns, 0);
+	struct soda_done *done = s->done;
+	int n = soda_conn_poll(s->conn, done, SODA_SENDER_ANSWERS, timeout_ns, 0);
 
 	if (n < 0)
 		return n;

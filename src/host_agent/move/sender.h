@@ -41,6 +41,7 @@
 enum { SODA_WB_EVICT = 1, SODA_WB_SYNC = 2 };
 
 enum { SODA_SENDER_BATCH = 32 };    /* chunks that are taken from the queue together */
+enum { SODA_SENDER_ANSWERS = 32 };  /* collected in one call */
 enum { SODA_SENDER_PARTS_MAX = 8 }; /* WRITEs of one chunk: runs of its sixteen blocks */
 
 struct soda_sending {
@@ -73,6 +74,28 @@ struct soda_sending {
 	uint8_t code[SODA_WIRE_CODE_BYTES_MAX];
 };
 
+/* A chunk that has been taken from the queue. */
+struct soda_outgoing {
+	uint32_t id;
+	uint32_t mask;	 /* blocks to send; 0: nothing to send, it is CLEAN again */
+	int why;	 /* SODA_WB_EVICT, SODA_WB_SYNC */
+	bool unreadable; /* the program has closed pages of it: a copy is sent (closed_pages.c) */
+	void *sealed;	 /* one of sealing.h's places, with the blocks sealed, or NULL */
+};
+
+/* A chunk that one copy's server has acknowledged, and that waits for the next one's. */
+struct soda_relayed {
+	uint32_t id;
+	uint16_t mask;
+	uint8_t why;
+	uint32_t done;
+	uint8_t from; /* as in soda_sending */
+	uint16_t from_region;
+	uint32_t kept_by;
+	void *sealed; /* the place of sealing.h with the blocks, or NULL */
+};
+
+/* What is large lies here, and not on the stack of a thread's signal handler: docs/limits.md. */
 struct soda_sender {
 	struct soda_thread *t;	  /* whose counters count what is sent */
 	uint32_t server;	  /* to which `conn` leads: index of its link */
@@ -83,6 +106,10 @@ struct soda_sender {
 	uint32_t put_back;	      /* chunks, by the last batch, for which there was no place */
 	uint32_t gone[SODA_DROP_MAX]; /* chunks to be dropped: BUSY, acknowledged */
 	int gone_n;
+	/* of one call each: what was taken from the queue and from the relay, answers */
+	struct soda_outgoing out[SODA_SENDER_BATCH];
+	struct soda_relayed relayed[SODA_SENDER_BATCH];
+	struct soda_done done[SODA_SENDER_ANSWERS];
 };
 
 /* Empty the queue of chunks for that server. */

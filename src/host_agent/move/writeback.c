@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "base/lock.h"
@@ -26,6 +27,12 @@ enum {
 	ANSWER_NS = 1000000, /* one wait for answers */
 };
 
+/* A thread that sends over its demand connection, as long as it has the channel's lock. */
+struct helper {
+	struct soda_sender sender;
+	struct soda_sending ops[HELP_OPS];
+};
+
 struct soda_writeback {
 	struct soda_link *link;
 	pthread_t thread;
@@ -44,6 +51,7 @@ struct soda_writeback {
 
 	/* By demand channel: the sender of the thread that has borrowed its connection. */
 	const struct soda_sender *helpers[SODA_CHANNEL_PAIRS_MAX];
+	struct helper *help; /* a place for each of them, used with the channel's lock */
 
 	/* With redundancy: since when WRITEs of the thread's are under way, and nothing came. */
 	uint64_t unanswered_ns;
@@ -153,6 +161,24 @@ struct helping {
 	const struct soda_link *link;
 };
 
+/* The place of that demand channel, whose lock the thread has, as a new sender. */
+static struct soda_sender *helper_of(const struct helping *h, struct soda_conn *conn, uint32_t pair)
+{
+	struct helper *place = &h->link->writeback->help[pair];
+	struct soda_sender *s = &place->sender;
+
+	memset(place->ops, 0, sizeof(place->ops));
+	s->t = h->t;
+	s->server = h->link->index;
+	s->station = soda_sealing_channel(s->server, pair);
+	s->conn = conn;
+	s->ops = place->ops;
+	s->max = HELP_OPS;
+	s->used = s->put_back = 0;
+	s->gone_n = 0;
+	return s;
+}
+
 /*
  * Send one batch from the server's queue over the thread's own idle connection and collect all its
  * answers. How many chunks, or the connection's error.  For soda_channels_lend().
@@ -160,33 +186,29 @@ struct helping {
 static int help_over(struct soda_conn *conn, void *arg)
 {
 	const struct helping *h = arg;
-	struct soda_sending ops[HELP_OPS] = { 0 };
-	struct soda_sender s = {
-		.t = h->t, .server = h->link->index, .conn = conn, .ops = ops, .max = HELP_OPS
-	};
 	uint64_t deadline = soda_now_ns() + patience_ns();
-	uint32_t pair = s.t->index % soda_channels_pairs();
+	uint32_t pair = h->t->index % soda_channels_pairs();
 	const struct soda_sender **place = &h->link->writeback->helpers[pair];
+	struct soda_sender *s = helper_of(h, conn, pair);
 	int n, ret;
 
-	s.station = soda_sealing_channel(s.server, pair);
-	*place = &s;
-	ret = n = soda_sender_send(&s);
-	while (ret >= 0 && s.used) {
+	*place = s;
+	ret = n = soda_sender_send(s);
+	while (ret >= 0 && s->used) {
 		uint64_t from = soda_now_ns();
 
-		ret = soda_sender_collect(&s, ANSWER_NS);
-		deadline += soda_thread_stood_still(s.t, ANSWER_NS, soda_now_ns() - from);
+		ret = soda_sender_collect(s, ANSWER_NS);
+		deadline += soda_thread_stood_still(s->t, ANSWER_NS, soda_now_ns() - from);
 		if (!ret && from > deadline)
 			ret = -ETIMEDOUT;
 	}
 	if (ret < 0) {
-		soda_server_report(&soda_agent.links[s.server].server, ret);
-		soda_sender_lose(&s, ret);
+		soda_server_report(&soda_agent.links[s->server].server, ret);
+		soda_sender_lose(s, ret);
 		soda_writeback_ring();
 		soda_progress_tell();
 	} else {
-		soda_sender_drop(&s);
+		soda_sender_drop(s);
 	}
 	*place = NULL;
 	return ret < 0 ? ret : n;
@@ -347,10 +369,12 @@ int soda_writeback_start(struct soda_link *link)
 	int ret;
 
 	if (!wb)
-		wb = link->writeback = malloc(sizeof(*wb));
-	if (!wb)
+		wb = link->writeback = calloc(1, sizeof(*wb));
+	if (wb && !wb->help)
+		wb->help = calloc(SODA_CHANNEL_PAIRS_MAX, sizeof(*wb->help));
+	if (!wb || !wb->help)
 		return -ENOMEM;
-	*wb = (struct soda_writeback){ .link = link };
+	*wb = (struct soda_writeback){ .link = link, .help = wb->help };
 	wb->sender.ops = wb->ops;
 	wb->sender.server = link->index;
 	wb->sender.station = soda_sealing_writer(link->index);
