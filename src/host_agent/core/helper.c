@@ -23,6 +23,7 @@ void soda_signals_block(sigset_t *saved)
 	sigset_t all;
 
 	sigfillset(&all);
+	soda_signals_block_cancel(&all);
 	sigdelset(&all,
 		  SIGSEGV); /* closed_pages.c handles it when this thread reads closed pages */
 	set_mask(SIG_SETMASK, &all, saved);

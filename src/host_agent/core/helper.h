@@ -22,6 +22,14 @@ int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *),
  * of the program could fault on FAM in this thread and wait for that lock for ever.
  */
 void soda_signals_block(sigset_t *saved);
+/*
+ * Asynchronous cancellation arrives as signal 32, which the C library's sigfillset() leaves out:
+ * a thread that is cancelled where it has a chunk or a lock would keep it for ever.
+ */
+static inline void soda_signals_block_cancel(sigset_t *set)
+{
+	*(unsigned long *)set |= 1ul << 31;
+}
 void soda_signals_restore(const sigset_t *saved);
 /* Set any mask by a system call, past pthread_sigmask, which libsoda and `soda run` replace. AS. */
 void soda_signals_swap(const sigset_t *mask, sigset_t *saved);

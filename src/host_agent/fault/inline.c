@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include "host_agent/core/agent.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/pages/signals.h"
 
 /* Whether the faulting instruction was a store; false where the machine does not say. */
@@ -59,8 +60,15 @@ int soda_inline_start(void)
 {
 	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
+	sigset_t bus;
+
 	sigfillset(&sa.sa_mask);
+	soda_signals_block_cancel(&sa.sa_mask);
 	sigdelset(&sa.sa_mask, SIGSEGV); /* closed_pages.c: raised on chunks that are PROT_NONE */
+	/* who started the program may have left it blocked, and its first touch would end it */
+	sigemptyset(&bus);
+	sigaddset(&bus, SIGBUS);
+	sigprocmask(SIG_UNBLOCK, &bus, NULL);
 	return soda_signals_take(SIGBUS, &sa);
 }
 

@@ -38,6 +38,7 @@
 #ifndef SODA_RUN_H
 #define SODA_RUN_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -116,6 +117,20 @@ static inline void *run_resolved(void **slot, const char *name)
 }
 /* The same, as a function of fn's type, kept in fn. */
 #define RUN_NEXT(fn, name) ((__typeof__(fn))run_resolved((void **)&(fn), (name)))
+
+/*
+ * The mask for a call that waits with it, without the signals that faults are: a handler that runs
+ * in the wait may touch fabric memory.  In room; NULL stays NULL.
+ */
+static inline const sigset_t *run_open_mask(const sigset_t *given, sigset_t *room)
+{
+	if (!given)
+		return NULL;
+	*room = *given;
+	sigdelset(room, SIGBUS);
+	sigdelset(room, SIGSEGV);
+	return room;
+}
 
 /* Pages for a mapping: zeros, in chunks of their own; NULL: no memory. */
 void *run_pool_map(size_t bytes);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <dirent.h>
@@ -145,7 +146,11 @@ RUN_NEAR(int, sigwaitinfo, (const sigset_t *R set, siginfo_t *R p), (set, p), FA
 	 IN(set);
 	 OUT(p))
 RUN_NEAR(int, sigwait, (const sigset_t *R set, int *R p), (set, p), FAM(set), IN(set))
-READS(int, sigsuspend, (const sigset_t *p), (p))
+RUN_NEAR(int, sigsuspend, (const sigset_t *p), (p), true, sigset_t open;
+	 p = run_open_mask(p, &open))
+RUN_NEAR(int, pthread_attr_setsigmask_np, (pthread_attr_t * R attr, const sigset_t *R p), (attr, p),
+	 p, sigset_t open;
+	 p = run_open_mask(p, &open))
 READS(int, signalfd, (int fd, const sigset_t *p, int flags), (fd, p, flags))
 CHANGES(sigaltstack, (const stack_t *R p, stack_t *R old), (p, old))
 
@@ -180,8 +185,8 @@ RUN_NEAR(int, select, (int n, fd_set *R in, fd_set *R out, fd_set *R err, struct
 RUN_NEAR(int, pselect,
 	 (int n, fd_set *R in, fd_set *R out, fd_set *R err, const struct timespec *R p,
 	  const sigset_t *R mask),
-	 (n, in, out, err, p, mask), FAM(in) || FAM(out) || FAM(err) || FAM(p) || FAM(mask), SETS;
-	 IN(p); IN(mask))
+	 (n, in, out, err, p, mask), FAM(in) || FAM(out) || FAM(err) || FAM(p) || mask, SETS;
+	 IN(p); sigset_t open; mask = run_open_mask(mask, &open))
 
 /* How many bytes the argument of that fcntl points to; 0: it is a number. */
 static size_t pointed_to(int command)

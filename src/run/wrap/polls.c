@@ -48,9 +48,11 @@ static int poll_by(struct pollfd *fds, nfds_t n, int timeout_ms, const struct ti
 		   const sigset_t *mask, bool by_ppoll, const void *caller)
 {
 	struct pollfd *local = fds;
+	sigset_t open;
 	size_t size;
 	int ret;
 
+	mask = run_open_mask(mask, &open);
 	if (run_handed(fds, caller) && !(local = begin(fds, sizeof(*fds), n, &size)))
 		return -1;
 	ret = by_ppoll ? RUN_NEXT(next_ppoll, "ppoll")(local, n, timeout, mask)
@@ -127,7 +129,9 @@ RUN_API int epoll_pwait(int fd, struct epoll_event *events, int n, int timeout_m
 {
 	struct epoll_event *local;
 	size_t size;
+	sigset_t open;
 
+	mask = run_open_mask(mask, &open);
 	if (!run_handed(events, RUN_CALLER))
 		return RUN_NEXT(next_epoll_pwait, "epoll_pwait")(fd, events, n, timeout_ms, mask);
 	local = events_begin(n, &size);
@@ -143,7 +147,9 @@ RUN_API int epoll_pwait2(int fd, struct epoll_event *events, int n, const struct
 {
 	struct epoll_event *local;
 	size_t size;
+	sigset_t open;
 
+	mask = run_open_mask(mask, &open);
 	if (!RUN_NEXT(next_epoll_pwait2, "epoll_pwait2")) {
 		errno = ENOSYS;
 		return -1;

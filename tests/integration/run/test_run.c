@@ -177,6 +177,11 @@ static void test_robbed(void **state)
 	}
 }
 
+static void test_masks(void **state)
+{
+	run_case("masks", NULL);
+}
+
 enum { SHELL_TEXT = 6000000 };
 
 /* Whether the file is that many 'a's, to be removed. */
@@ -691,7 +696,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_all_are_called),
 		cmocka_unit_test(test_silent),	       cmocka_unit_test(test_returned),
 		cmocka_unit_test(test_descriptors),    cmocka_unit_test(test_robbed),
-		cmocka_unit_test(test_shell_numbers),
+		cmocka_unit_test(test_shell_numbers),  cmocka_unit_test(test_masks),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -296,6 +297,59 @@ static void test_fam_in_other_handlers(void **state)
 	expect_passes(child_ticks, NULL);
 }
 
+/* Started by a process that had it blocked, as its system call leaves it. */
+static void child_inherits_blocked(const void *arg)
+{
+	sigset_t bus;
+	uint64_t *fam;
+
+	sigemptyset(&bus);
+	sigaddset(&bus, SIGBUS);
+	CHECK_EQ(syscall(SYS_rt_sigprocmask, SIG_BLOCK, &bus, NULL, (size_t)8), 0);
+	fam = filled();
+	check_all(fam);
+	soda_free(fam);
+}
+
+static void test_inherited_mask(void **state)
+{
+	expect_passes(child_inherits_blocked, NULL);
+}
+
+/* A thread that calls nothing, and so may be cancelled at any time: in a fault, too. */
+static void *only_loads(void *arg)
+{
+	const uint64_t *fam = arg;
+	volatile uint64_t sum = 0;
+	int before;
+
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+	for (;;)
+		for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += CHUNK_WORDS)
+			sum += fam[i];
+	return NULL;
+}
+
+static void child_cancelled(const void *arg)
+{
+	uint64_t *fam = filled();
+	pthread_t thread;
+
+	for (int round = 0; round < 30; round++) {
+		CHECK_EQ(pthread_create(&thread, NULL, only_loads, fam), 0);
+		sleep_ms(2);
+		CHECK_EQ(pthread_cancel(thread), 0);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		check_all(fam);
+	}
+	soda_free(fam);
+}
+
+static void test_cancelled_in_fault(void **state)
+{
+	expect_passes(child_cancelled, NULL);
+}
+
 /* docs/limits.md: system calls on pages that are not resident. */
 static bool kernel_faults_served(void)
 {
@@ -396,6 +450,8 @@ int main(void)
 		cmocka_unit_test(test_fam_in_other_handlers),
 		cmocka_unit_test(test_system_calls),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_inherited_mask),
+		cmocka_unit_test(test_cancelled_in_fault),
 	};
 
 	return WORLD_RUN("signals", &world, false, tests);

@@ -452,7 +452,7 @@ int main(int argc, char **argv)
 		{ "pieces", case_pieces },     { "plain", case_plain },
 		{ "starts", case_starts },     { "descriptors", case_descriptors },
 		{ "robbed", case_robbed },     { "replaced", case_replaced },
-		{ "forks", case_forks },
+		{ "forks", case_forks },       { "masks", case_masks },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -72,6 +72,7 @@ void case_small(void);
 /* run_victim_waits.c */
 void case_waits(void);
 void case_held(void);
+void case_masks(void);
 void case_too_many(void);
 /* run_victim_kernel.c */
 void case_ioctl(void);

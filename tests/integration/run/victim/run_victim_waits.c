@@ -4,6 +4,11 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
+#include <poll.h>
+#include <sys/time.h>
+#include <sys/select.h>
+#include <sys/epoll.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -313,4 +318,72 @@ void case_too_many(void)
 	}
 	for (int i = 0; i < WAITERS; i++)
 		CHECK(!pthread_join(t[i], NULL)); /* never: the abort is sooner */
+}
+
+static volatile unsigned char *volatile rung_fam;
+static volatile sig_atomic_t rings;
+
+/* Over another part each time, which is not resident. */
+static void ring(int sig)
+{
+	unsigned char *p = (unsigned char *)rung_fam;
+
+	verify(p, BIG, 5);
+	rings++;
+}
+
+static void ring_soon(void)
+{
+	struct itimerval soon = { .it_value = { .tv_usec = 1000 } };
+
+	CHECK(!setitimer(ITIMER_REAL, &soon, NULL));
+}
+
+static void *touch_all(void *arg)
+{
+	verify(arg, BIG, 5);
+	return NULL;
+}
+
+/* Waits that block all signals but one, and that one's handler touches fabric memory. */
+void case_masks(void)
+{
+	unsigned char *p = malloc(BIG);
+	struct sigaction act = { .sa_handler = ring };
+	struct timespec long_time = { .tv_sec = 100 };
+	struct epoll_event event;
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	sigset_t but_alarm, all;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	CHECK(p && epoll >= 0);
+	fill(p, BIG, 5);
+	rung_fam = p;
+	sigfillset(&act.sa_mask);
+	CHECK(!sigaction(SIGALRM, &act, NULL));
+	sigemptyset(&but_alarm);
+	sigaddset(&but_alarm, SIGALRM);
+	CHECK(!sigprocmask(SIG_BLOCK, &but_alarm, NULL));
+	sigfillset(&all);
+	sigfillset(&but_alarm);
+	sigdelset(&but_alarm, SIGALRM);
+	ring_soon();
+	CHECK(sigsuspend(&but_alarm) == -1 && errno == EINTR);
+	ring_soon();
+	CHECK(ppoll(NULL, 0, &long_time, &but_alarm) == -1 && errno == EINTR);
+	ring_soon();
+	CHECK(pselect(0, NULL, NULL, NULL, &long_time, &but_alarm) == -1 && errno == EINTR);
+	ring_soon();
+	CHECK(epoll_pwait(epoll, &event, 1, 100000, &but_alarm) == -1 && errno == EINTR);
+	ring_soon();
+	CHECK((epoll_pwait2(epoll, &event, 1, &long_time, &but_alarm) == -1 && errno == EINTR) ||
+	      errno == ENOSYS);
+	CHECK(rings >= 4);
+	CHECK(!pthread_attr_init(&attr));
+	CHECK(!pthread_attr_setsigmask_np(&attr, &all));
+	CHECK(!pthread_create(&thread, &attr, touch_all, p));
+	CHECK(!pthread_join(thread, NULL));
+	close(epoll);
+	free(p);
 }
