@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -93,6 +94,19 @@ void soda_futex_wake_shared(_Atomic uint32_t *word, int count)
 	futex_wake(word, FUTEX_WAKE, count);
 }
 
+/*
+ * api_lock is held across calls to servers, whose poll() and recvmsg() are points of cancellation:
+ * a thread that was cancelled there would keep it for ever.  Guarded by api_lock.
+ */
+static int cancel_before;
+
+static void took(struct soda_lock *lock)
+{
+	note_held(lock);
+	if (lock->rank == SODA_RANK_API)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_before);
+}
+
 void soda_lock_init(struct soda_lock *lock, enum soda_lock_rank rank)
 {
 	atomic_init(&lock->word, 0);
@@ -112,7 +126,7 @@ bool soda_lock_try(struct soda_lock *lock)
 {
 	if (!take_free(lock))
 		return false;
-	note_held(lock);
+	took(lock);
 	return true;
 }
 
@@ -121,7 +135,7 @@ bool soda_lock_acquire_until(struct soda_lock *lock, uint64_t deadline_ns)
 	check_order(lock);
 	for (int i = 0; i < SPINS; i++) {
 		if (take_free(lock)) {
-			note_held(lock);
+			took(lock);
 			return true;
 		}
 		soda_cpu_relax();
@@ -138,7 +152,7 @@ bool soda_lock_acquire_until(struct soda_lock *lock, uint64_t deadline_ns)
 		}
 		soda_futex_wait(&lock->word, 2, left);
 	}
-	note_held(lock);
+	took(lock);
 	return true;
 }
 
@@ -149,7 +163,11 @@ void soda_lock_acquire(struct soda_lock *lock)
 
 void soda_lock_release(struct soda_lock *lock)
 {
+	int cancel = lock->rank == SODA_RANK_API ? cancel_before : PTHREAD_CANCEL_DISABLE;
+
 	note_released(lock);
 	if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
 		soda_futex_wake(&lock->word, 1);
+	if (cancel != PTHREAD_CANCEL_DISABLE)
+		pthread_setcancelstate(cancel, NULL);
 }

@@ -177,6 +177,11 @@ static void test_robbed(void **state)
 	}
 }
 
+static void test_cancel(void **state)
+{
+	run_case("cancel", NULL);
+}
+
 static void test_masks(void **state)
 {
 	run_case("masks", NULL);
@@ -697,6 +702,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_silent),	       cmocka_unit_test(test_returned),
 		cmocka_unit_test(test_descriptors),    cmocka_unit_test(test_robbed),
 		cmocka_unit_test(test_shell_numbers),  cmocka_unit_test(test_masks),
+		cmocka_unit_test(test_cancel),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -393,6 +393,38 @@ static void case_threads(void)
 		CHECK(!pthread_join(t[i], NULL));
 }
 
+/* malloc() and free() are no points of cancellation. */
+static void *allocates_cancelled(void *arg)
+{
+	void **kept = arg;
+
+	CHECK(!pthread_cancel(pthread_self()));
+	for (int i = 0; i < 8; i++) {
+		void *p = malloc(BIG);
+
+		CHECK(p);
+		free(p);
+	}
+	*kept = malloc(BIG);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void case_cancel(void)
+{
+	pthread_t thread;
+	void *end, *kept = NULL;
+
+	for (int i = 0; i < 8; i++) {
+		CHECK(!pthread_create(&thread, NULL, allocates_cancelled, &kept));
+		CHECK(!pthread_join(thread, &end) && end == PTHREAD_CANCELED);
+		CHECK(kept);
+		fill(kept, BIG, 3);
+		verify(kept, BIG, 3);
+		free(kept);
+	}
+}
+
 /* A child has local memory, and starts other programs as ever. */
 static void case_fork(void)
 {
@@ -453,6 +485,7 @@ int main(int argc, char **argv)
 		{ "starts", case_starts },     { "descriptors", case_descriptors },
 		{ "robbed", case_robbed },     { "replaced", case_replaced },
 		{ "forks", case_forks },       { "masks", case_masks },
+		{ "cancel", case_cancel },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
