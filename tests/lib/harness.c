@@ -3,6 +3,7 @@
 #include "lib/harness.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,6 +11,84 @@
 #include <unistd.h>
 
 enum { EXIT_CHECK_FAILED = 99, THREADS_MAX = 64 };
+
+/* Which cases run */
+
+/* Settings that make another way of a program; others of the tests' own say which seeds, and so on.
+ */
+static bool is_of_a_way(const char *setting)
+{
+	static const char *const not [] = { "DRAW=",   "ONLY=",	  "SEED=",    "SEEDS=", "PATIENCE=",
+					    "PAUSES=", "GRAPHS=", "NO_HEAP=", "LOSSES=" };
+	static const char *const also[] = { "SODA_MODE=", "SODA_SEAL=", "SODA_MECHANISMS=" };
+
+	for (size_t i = 0; i < sizeof(also) / sizeof(also[0]); i++)
+		if (!strncmp(setting, also[i], strlen(also[i])))
+			return true;
+	if (strncmp(setting, "SODA_TEST_", 10))
+		return false;
+	for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
+		if (!strncmp(setting + 10, not [i], strlen(not [i])))
+			return false;
+	return true;
+}
+
+/* A number of the way that the program runs, in whatever order its settings are; 0: no other way.
+ */
+static uint32_t number_of_way(void)
+{
+	extern char **environ;
+	uint32_t all = 0;
+
+	for (char **setting = environ; *setting; setting++) {
+		uint32_t hash = 2166136261u; /* FNV-1a */
+
+		if (!is_of_a_way(*setting))
+			continue;
+		for (const char *c = *setting; *c; c++)
+			hash = (hash ^ (uint8_t)*c) * 16777619u;
+		hash = (hash ^ hash >> 16) * 0x85ebca6bu;
+		all += hash ^ hash >> 13;
+	}
+	return all;
+}
+
+uint64_t drawn_number(void)
+{
+	const char *draw = getenv("SODA_TEST_DRAW");
+
+	return draw ? strtoull(draw, NULL, 10) : 0;
+}
+
+static bool is_drawn(uint32_t way, size_t number)
+{
+	return !getenv("SODA_TEST_DRAW") || !way || (number + way % 3 + drawn_number()) % 3 == 0;
+}
+
+int run_cases(const char *group, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
+	      CMFixtureFunction tear_down)
+{
+	const char *only = getenv("SODA_TEST_ONLY");
+	struct CMUnitTest *wanted = calloc(n, sizeof(*wanted));
+	uint32_t way = number_of_way();
+	size_t wanted_n = 0;
+	int failed = 0;
+
+	for (size_t i = 0; wanted && i < n; i++)
+		if (only ? !fnmatch(only, tests[i].name, 0) : is_drawn(way, i))
+			wanted[wanted_n++] = tests[i];
+	if (!wanted || (only && !wanted_n)) {
+		fprintf(stderr, "%s: no case is called %s\n", group, only ? only : "so");
+		failed = 1;
+	}
+	if (!only && wanted_n < n)
+		printf("DRAWN: %zu of %zu cases (SODA_TEST_DRAW)\n", wanted_n, n);
+	fflush(stdout);
+	if (wanted_n)
+		failed = _cmocka_run_group_tests(group, wanted, wanted_n, set_up, tear_down);
+	free(wanted);
+	return failed;
+}
 
 _Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
 {

@@ -59,6 +59,23 @@ void expect_one_line(const struct outcome *out, ...) __attribute__((sentinel));
 /* ... its stderr contains the text. */
 void expect_says(const struct outcome *out, const char *text);
 
+/*
+ * Run the cases of a program, and return how many failed.  SODA_TEST_ONLY: those of that name, with
+ * wildcards; that there is none is a failure.  SODA_TEST_DRAW, a number: where the program runs
+ * another way (its environment says so: a transport, an agent, redundancy, mechanisms...) a third
+ * of its cases, and all of them in three numbers that follow each other.
+ */
+int run_cases(const char *group, const struct CMUnitTest *tests, size_t n, CMFixtureFunction set_up,
+	      CMFixtureFunction tear_down);
+#undef cmocka_run_group_tests
+#define cmocka_run_group_tests(tests, set_up, tear_down)                                           \
+	run_cases(#tests, tests, sizeof(tests) / sizeof((tests)[0]), set_up, tear_down)
+#undef cmocka_run_group_tests_name
+#define cmocka_run_group_tests_name(name, tests, set_up, tear_down)                                \
+	run_cases(name, tests, sizeof(tests) / sizeof((tests)[0]), set_up, tear_down)
+/* The number of SODA_TEST_DRAW, or 0: seeds of a program begin with the one after it. */
+uint64_t drawn_number(void);
+
 /* All of it: child(arg) must exit with 0 and log nothing. */
 void expect_passes(void (*child)(const void *arg), const void *arg);
 

@@ -373,6 +373,5 @@ int main(void)
 		cmocka_unit_test(test_tenants),
 	};
 
-	cmocka_set_test_filter(getenv("SODA_TEST_ONLY"));
 	return cmocka_run_group_tests_name("dpu_stacked_pool", tests, NULL, NULL);
 }

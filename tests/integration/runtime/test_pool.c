@@ -474,6 +474,5 @@ int main(void)
 		cmocka_unit_test(test_too_much),
 	};
 
-	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

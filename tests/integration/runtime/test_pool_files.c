@@ -940,6 +940,5 @@ int main(void)
 	};
 
 	slow = patience ? (unsigned)atoi(patience) : 1;
-	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
 	return cmocka_run_group_tests_name("pool_files", tests, NULL, NULL);
 }

@@ -19,7 +19,10 @@
 #include "fibers.h"
 #include "nodes.h"
 
-enum { SECONDS = 8 }; /* of processor time, a seed */
+enum {
+	SECONDS = 8, /* of processor time, a seed */
+	LISTED_MAX = 1000
+};
 
 long sim_watched_chunk = -1;
 
@@ -125,6 +128,34 @@ static bool one(uint64_t seed, enum sim_notes notes, bool quiet)
 	return false;
 }
 
+/*
+ * A number begins a line; what follows it, and lines without one, are words.  All is read before
+ * the first one runs: a child that ends sets the offset of what it has in common with us.  False:
+ * no such file.
+ */
+static bool run_list(const char *path, bool quiet, uint64_t *passed_p, uint64_t *failed_p)
+{
+	unsigned long long seeds[LISTED_MAX];
+	FILE *f = fopen(path, "re");
+	char line[512];
+	size_t n = 0;
+
+	if (!f) {
+		perror(path);
+		return false;
+	}
+	while (n < LISTED_MAX && fgets(line, sizeof(line), f))
+		n += sscanf(line, "%llu", &seeds[n]) == 1;
+	fclose(f);
+	for (size_t i = 0; i < n; i++) {
+		if (one(seeds[i], SIM_NOTES_NONE, quiet))
+			++*passed_p;
+		else
+			++*failed_p;
+	}
+	return true;
+}
+
 int sim_seeds_main(int argc, char **argv, const struct sim_seeds *what)
 {
 	static const struct option options[] = {
@@ -132,6 +163,7 @@ int sim_seeds_main(int argc, char **argv, const struct sim_seeds *what)
 		{ "seed", required_argument, NULL, 's' },
 		{ "first", required_argument, NULL, 'f' },
 		{ "seconds", required_argument, NULL, 't' },
+		{ "list", required_argument, NULL, 'l' }, /* of seeds that run before the others */
 		{ "until-failure", no_argument, NULL, 'u' },
 		{ "pool", no_argument, NULL, 'p' }, /* only seeds with several servers */
 		{ "watch", required_argument, NULL, 'w' },
@@ -142,6 +174,7 @@ int sim_seeds_main(int argc, char **argv, const struct sim_seeds *what)
 	uint64_t first = 1, seeds = 100, passed = 0, failed = 0;
 	double began = now(), seconds = 0;
 	bool quiet = false, stops = false, pools = false;
+	const char *list = NULL;
 	enum sim_notes notes = SIM_NOTES_NONE;
 	int c;
 
@@ -157,6 +190,9 @@ int sim_seeds_main(int argc, char **argv, const struct sim_seeds *what)
 			break;
 		case 'f':
 			first = strtoull(optarg, NULL, 0);
+			break;
+		case 'l':
+			list = optarg;
 			break;
 		case 't':
 			seconds = strtod(optarg, NULL);
@@ -188,7 +224,10 @@ int sim_seeds_main(int argc, char **argv, const struct sim_seeds *what)
 	sim_prepare();
 	sim_memory_prepare();
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	for (uint64_t i = 0; i < seeds && !(seconds > 0 && now() - began > seconds); i++) {
+	if (list && !run_list(list, quiet, &passed, &failed))
+		return 2;
+	for (uint64_t i = 0;
+	     i < seeds && !(stops && failed) && !(seconds > 0 && now() - began > seconds); i++) {
 		if (pools && !program->has_pool(first + i))
 			continue;
 		if (one(first + i, notes, quiet))
