@@ -231,7 +231,6 @@ static bool same_file(const struct stat *a, const struct stat *b)
 int soda_graph_text_rewind(struct soda_graph_text *t, struct soda_graph_error *err)
 {
 	struct stat now;
-	int fd;
 
 	if (fstat(t->fd, &now) || !same_file(&now, &t->opened_as))
 		return soda_graph_fail(err, ESTALE, "%s: changed while it was read", t->path);
