@@ -50,6 +50,12 @@ void soda_lock_acquire(struct soda_lock *lock);
 /* false when deadline_ns (CLOCK_MONOTONIC) passes first. */
 bool soda_lock_acquire_until(struct soda_lock *lock, uint64_t deadline_ns);
 void soda_lock_release(struct soda_lock *lock);
+/*
+ * The ranks of which the calling thread holds a lock, a bit each: in a signal handler, also those
+ * that it has interrupted the holder of.  A handler that comes within acquire or release may find a
+ * lock that it cannot get and no bit: it takes none without a deadline.  AS.
+ */
+uint32_t soda_lock_mine(void);
 
 /*
  * A futex on a 32-bit word of this process; errno is kept.  timeout_ns < 0: no limit.  0: woken, or

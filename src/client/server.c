@@ -183,6 +183,13 @@ struct soda_conn *soda_server_acquire(struct soda_server *s)
 	return soda_server_up(s) ? s->control : NULL;
 }
 
+bool soda_server_acquire_at_end(struct soda_server *s, uint64_t deadline_ns)
+{
+	return soda_lock_mine() >> SODA_RANK_SESSION
+		       ? soda_lock_try(&s->lock)
+		       : soda_lock_acquire_until(&s->lock, deadline_ns);
+}
+
 void soda_server_release(struct soda_server *s)
 {
 	soda_lock_release(&s->lock);

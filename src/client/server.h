@@ -251,5 +251,11 @@ const char *soda_server_trouble(const struct soda_server *server);
 /* The control connection, locked until it is released; NULL, and locked all the same: not UP. */
 struct soda_conn *soda_server_acquire(struct soda_server *server);
 void soda_server_release(struct soda_server *server);
+/*
+ * The same for a process that ends, perhaps by exit() in a signal handler that has interrupted a
+ * call with the connection: wait no longer than until deadline_ns, and not at all for what the
+ * calling thread holds itself.  false: it is not locked.
+ */
+bool soda_server_acquire_at_end(struct soda_server *server, uint64_t deadline_ns);
 
 #endif

@@ -226,6 +226,29 @@ static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
 	return tell(&e);
 }
 
+/* With api_lock, but without it while the server takes the data: others get what they ask for. */
+static int write_back_used(struct soda_region *r)
+{
+	int ret;
+
+	soda_region_use(r);
+	soda_lock_release(&soda_agent.api_lock);
+	ret = write_back(r, r->first, r->chunks);
+	soda_lock_acquire(&soda_agent.api_lock);
+	soda_region_unuse(r);
+	return ret;
+}
+
+/* The object that begins at p, of which no slab is used. */
+static struct soda_region *unused_object_at(const void *p)
+{
+	struct soda_region *r = soda_region_at(p);
+
+	while (r && !soda_region_await_unused(r))
+		r = soda_region_at(p);
+	return r;
+}
+
 int soda_try_free(void *p)
 {
 	struct soda_why why = { "" };
@@ -242,11 +265,11 @@ int soda_try_free(void *p)
 		return 0;
 	}
 	soda_lock_acquire(&soda_agent.api_lock);
-	r = soda_region_at(p);
+	r = unused_object_at(p);
 	if (!r)
 		ret = failed(-EINVAL, "soda_free: %p is not the start of a live object", p);
 	else if (r->flags & SODA_WRITABLE)
-		ret = write_back(r, r->first, r->chunks);
+		ret = write_back_used(r);
 	if (!ret) {
 		soda_object_destroy(r, &why);
 		soda_agent_resize(false);
@@ -334,19 +357,29 @@ int soda_set_name(void *obj, const char *name)
 	return ret;
 }
 
-static int sync_one(struct soda_region *r, void *arg)
+static struct soda_region *next_used(uint32_t *id_p)
 {
-	write_also(arg, r, r->first, r->chunks);
-	return 0;
+	struct soda_region *r;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	r = soda_region_use_next(id_p);
+	soda_lock_release(&soda_agent.api_lock);
+	return r;
 }
 
+/*
+ * Not with api_lock all the time: other threads' first soda_malloc(), and their ends, ask for it.
+ * An object that appears meanwhile, with a number that was passed, has nothing of before the call.
+ */
 static int sync_all(void)
 {
 	struct first_error e = { .err = 0 };
+	struct soda_region *r;
 
-	soda_lock_acquire(&soda_agent.api_lock);
-	soda_regions_each(sync_one, &e);
-	soda_lock_release(&soda_agent.api_lock);
+	for (uint32_t id = 1; (r = next_used(&id));) {
+		write_also(&e, r, r->first, r->chunks);
+		soda_region_unuse(r);
+	}
 	return tell(&e);
 }
 

@@ -482,13 +482,17 @@ static void await_return(struct soda_link *link)
 		soda_server_wait(&link->server, soda_now_ns() + SODA_GOODBYE_MS * SODA_MS_NS, NULL);
 }
 
-/* Say BYE, also where the session is AWAY: the control connection may still work. */
+/*
+ * Say BYE, also where the session is AWAY: the control connection may still work.  -ETIMEDOUT also
+ * where a call has the connection: the server learns of our end from its connections.
+ */
 static int goodbye(struct soda_server *server, const struct iovec *body, int n)
 {
 	struct soda_why why;
 	int ret = 0;
 
-	soda_server_acquire(server);
+	if (!soda_server_acquire_at_end(server, soda_now_ns() + SODA_GOODBYE_MS * SODA_MS_NS))
+		return -ETIMEDOUT;
 	if (server->control)
 		ret = soda_conn_call(server->control, SODA_MSG_BYE, body, n, NULL, 0, NULL,
 				     SODA_GOODBYE_MS, &why);

@@ -405,22 +405,76 @@ static int write_file_back(struct soda_region *r, void *arg)
 	return 0;
 }
 
+static int count_writable(struct soda_region *r, void *arg)
+{
+	uint32_t *n = arg;
+
+	*n += !!(r->flags & SODA_WRITABLE);
+	return 0;
+}
+
+enum { API_BIT = 1 << SODA_RANK_API };
+
+/* Without a lock, for nothing but flags is looked at, and no object's struct is ever unmapped. */
+static uint32_t writable_files(void)
+{
+	uint32_t n = 0;
+
+	soda_regions_each(count_writable, &n);
+	return n;
+}
+
+/*
+ * api_lock, or the right to do as if we had it, because the call that this thread has interrupted
+ * does.  Another thread may have it and wait for a server: files are worth as long a wait as a
+ * fault, the goodbye is not.
+ */
+static bool enter_at_end(uint32_t mine, uint32_t files)
+{
+	uint64_t ms = files ? soda_agent.settings.fault_timeout_ms : SODA_GOODBYE_MS;
+
+	if (mine & API_BIT)
+		return true;
+	if (mine)
+		return soda_lock_try(&soda_agent.api_lock);
+	return soda_lock_acquire_until(&soda_agent.api_lock, soda_now_ns() + ms * SODA_MS_NS);
+}
+
+/* mine: as soda_lock_mine(). */
+static void leave(uint32_t mine, uint32_t files)
+{
+	int ignored = 0; /* logged */
+
+	if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING)
+		return;
+	if (!(mine & ~(uint32_t)API_BIT))
+		soda_regions_each(write_file_back, &ignored);
+	else if (files)
+		soda_log_error("%u WRITABLE files are not written back: the process ends in a "
+			       "signal handler that has interrupted a call to the server",
+			       files);
+	for (uint32_t i = 0; i < soda_members(); i++)
+		soda_session_leave(&soda_agent.links[i]);
+	soda_trace_stop();
+}
+
 /*
  * At exit other threads still run, and exit handlers that follow may touch FAM: faults are served
  * until the process ends, and the kernel closes the connections.
  */
 void soda_agent_leave(void)
 {
-	int ignored = 0; /* logged */
+	uint32_t mine = soda_lock_mine(), files = writable_files();
 
-	soda_lock_acquire(&soda_agent.api_lock);
-	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
-		soda_regions_each(write_file_back, &ignored);
-		for (uint32_t i = 0; i < soda_members(); i++)
-			soda_session_leave(&soda_agent.links[i]);
-		soda_trace_stop();
+	if (enter_at_end(mine, files)) {
+		leave(mine, files);
+		if (!(mine & API_BIT))
+			soda_lock_release(&soda_agent.api_lock);
+	} else if (files) {
+		soda_log_error("%u WRITABLE files are not written back: another thread is in a "
+			       "call of the library, which has not ended for %llu ms",
+			       files, (unsigned long long)soda_agent.settings.fault_timeout_ms);
 	}
-	soda_lock_release(&soda_agent.api_lock);
 }
 
 int soda_agent_stop(void)
@@ -432,6 +486,8 @@ int soda_agent_stop(void)
 	if (stops && atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
 		stops();
 	soda_lock_acquire(&soda_agent.api_lock);
+	while (!soda_region_await_unused(NULL))
+		; /* another thread is in soda_sync(NULL, 0) */
 	if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING) {
 		soda_lock_release(&soda_agent.api_lock);
 		return 0;

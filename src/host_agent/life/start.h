@@ -16,7 +16,11 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why);
 /* End the runtime. 0, or the first error of writing WRITABLE files back. Takes api_lock. */
 int soda_agent_stop(void);
 
-/* The process ends: write files back and tell the server; faults are still served afterwards. */
+/*
+ * The process ends: write files back and tell the server; faults are still served afterwards.  It
+ * may be a signal handler that has interrupted a call of the library, whose locks are not waited
+ * for: what cannot be done then is left out, and a file that is not written is logged.
+ */
 void soda_agent_leave(void);
 
 /* Whether a buffer whose size is given is large enough for the settings. 0, -EINVAL with *why. */

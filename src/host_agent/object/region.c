@@ -150,6 +150,65 @@ int soda_regions_each(int (*fn)(struct soda_region *r, void *arg), void *arg)
 	return 0;
 }
 
+void soda_region_use(struct soda_region *r)
+{
+	atomic_fetch_add(&r->users, 1);
+}
+
+struct soda_region *soda_region_use_next(uint32_t *id_p)
+{
+	for (uint32_t end = atomic_load(&ids_end); *id_p < end;) {
+		struct soda_region *r = atomic_load(&objects[(*id_p)++]);
+
+		if (r) {
+			soda_region_use(r);
+			return r;
+		}
+	}
+	return NULL;
+}
+
+void soda_region_unuse(struct soda_region *r)
+{
+	if (atomic_fetch_sub(&r->users, 1) == 1)
+		soda_futex_wake(&r->users, INT32_MAX);
+}
+
+static int find_used(struct soda_region *r, void *arg)
+{
+	struct soda_region **used_p = arg;
+
+	if (atomic_load(&r->users))
+		*used_p = r;
+	return *used_p != NULL;
+}
+
+static struct soda_region *used_of(struct soda_region *r)
+{
+	struct soda_region *used = NULL;
+
+	if (!r)
+		soda_regions_each(find_used, &used);
+	for (; r && !used; r = r->rest)
+		find_used(r, &used);
+	return used;
+}
+
+bool soda_region_await_unused(struct soda_region *r)
+{
+	struct soda_region *used = used_of(r);
+	uint32_t users;
+
+	if (!used)
+		return true;
+	users = atomic_load(&used->users);
+	soda_lock_release(&soda_agent.api_lock);
+	if (users) /* its struct is never unmapped, whatever becomes of the object now */
+		soda_futex_wait(&used->users, users, SODA_MS_NS * 1000);
+	soda_lock_acquire(&soda_agent.api_lock);
+	return false;
+}
+
 /* First fit from *next, where the last search ended. */
 static int64_t find_granules(uint32_t n, uint32_t *next)
 {

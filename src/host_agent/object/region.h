@@ -128,6 +128,11 @@ struct soda_region {
 	_Atomic uint32_t load_turn;
 	_Atomic bool guessed; /* some chunks have fingerprints */
 
+	/*
+	 * How many calls work on it that have let api_lock go: it is not freed meanwhile.  A futex;
+	 * incremented with api_lock.
+	 */
+	_Atomic uint32_t users;
 	struct soda_region *next; /* in the list of unused structs; guarded by api_lock */
 };
 
@@ -280,5 +285,20 @@ void soda_regions_unlock(void);
  * soda_regions_lock is held.
  */
 int soda_regions_each(int (*fn)(struct soda_region *r, void *arg), void *arg);
+
+/*
+ * For work that waits for a server: use keeps the object from being freed when api_lock, with which
+ * it is called, is let go, and unuse ends that.  The next one with a number of *id_p or more, used;
+ * *id_p becomes the number behind it.  NULL: there is none.  Of all slabs, that of r alone.
+ */
+void soda_region_use(struct soda_region *r);
+struct soda_region *soda_region_use_next(uint32_t *id_p);
+void soda_region_unuse(struct soda_region *r);
+/*
+ * Before the object, with its slabs, is freed, or NULL: all of them: wait until nobody uses it,
+ * without api_lock, which is held, meanwhile.  true: so it was at once, and api_lock was never let
+ * go.
+ */
+bool soda_region_await_unused(struct soda_region *r);
 
 #endif
