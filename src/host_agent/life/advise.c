@@ -91,7 +91,10 @@ static void bring_home(uint32_t first, uint32_t last)
 	}
 }
 
-/* Write the chunks back and drop them, but not those with a flag of `keep`. */
+/*
+ * Write the chunks back and drop them, but not those with a flag of `keep`; with SODA_CW_PINNED
+ * among these, nor those that soda_hold() keeps: the kernel may be about to use them.
+ */
 static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 {
 	int ret = soda_sync_chunks(first, last - first + 1);
@@ -102,7 +105,8 @@ static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 	bring_home(first, last);
 	soda_signals_block(&saved);
 	for (uint32_t id = first; id <= last; id++)
-		soda_retire_cold(id, keep);
+		if (!(keep & SODA_CW_PINNED) || !soda_held_has(id))
+			soda_retire_cold(id, keep);
 	soda_signals_restore(&saved);
 	return 0;
 }

@@ -335,6 +335,7 @@ static void child_hold(const void *arg)
 	CHECK_EQ(stats_now().pinned_bytes, 2 * CHUNK);
 	for (int i = 0; i < 4; i++)
 		sweep(fam, 2, CHUNKS);
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
 	before = stats_now();
 	CHECK_EQ(pwrite(fd, mine, CHUNK, 0), CHUNK);
 	CHECK_EQ(pread(fd, copy, CHUNK, 0), CHUNK);
