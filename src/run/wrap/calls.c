@@ -358,6 +358,27 @@ RUN_API ssize_t getrandom(void *p, size_t n, unsigned flags)
 	return done ? (ssize_t)done : bounce ? r : -1;
 }
 
+/* The C library's, of 2.36 and newer, ends the program where the kernel cannot fill its buffer. */
+RUN_API void arc4random_buf(void *p, size_t n);
+RUN_API void arc4random_buf(void *p, size_t n)
+{
+	static void (*next)(void *, size_t);
+	char local[256];
+
+	RUN_NEXT(next, "arc4random_buf");
+	if (!run_handed(p, RUN_CALLER)) {
+		next(p, n);
+		return;
+	}
+	for (size_t done = 0; done < n;) {
+		size_t want = n - done < sizeof(local) ? n - done : sizeof(local);
+
+		next(local, want);
+		memcpy((char *)p + done, local, want);
+		done += want;
+	}
+}
+
 RUN_API int getentropy(void *p, size_t n)
 {
 	char local[256];

@@ -221,6 +221,19 @@ static void check_attributes(void)
 	close(fd);
 }
 
+/* Of the C library since 2.36, which ends the program where the kernel cannot fill its buffer. */
+extern void arc4random_buf(void *p, size_t n) __attribute__((weak));
+
+static void check_arc4random(char *p)
+{
+	if (!arc4random_buf)
+		return;
+	memset(p, 0, 1000);
+	(void)AWAY(0);
+	arc4random_buf(p, 999);
+	CHECK(memcmp(p, p + 500, 499) && !p[999]);
+}
+
 static void check_transfers(void)
 {
 	char *p = object(0), *path = name(1, "file");
@@ -244,6 +257,7 @@ static void check_transfers(void)
 	p[0] = p[1] = 0;
 	CHECK(!AWAY(getentropy(p, 200)));
 	CHECK(AWAY(getentropy(p, 257)) < 0 && errno == EIO);
+	check_arc4random(p);
 	close(fd);
 }
 
