@@ -347,6 +347,17 @@ static void before_parent(void)
 	soda_views_leave(forking.view);
 }
 
+/* Not SIGBUS: what the C library touches before the fork may be fabric memory. */
+static void block_signals(void)
+{
+	sigset_t mask;
+
+	sigfillset(&mask);
+	sigdelset(&mask, SIGSEGV);
+	sigdelset(&mask, SIGBUS);
+	soda_signals_swap(&mask, &forking.mask);
+}
+
 static void before(void)
 {
 	uint32_t life = atomic_load(&soda_agent.life);
@@ -354,11 +365,11 @@ static void before(void)
 	forking.kind = NO_FORK;
 	forking.mine = forking.theirs = -1;
 	if (life == SODA_LIFE_FORKED && soda_child_has(soda_agent.base)) {
-		soda_signals_block(&forking.mask);
+		block_signals();
 		forking.kind = OF_CHILD;
 		forking.theirs = soda_child_fork();
 	} else if (life == SODA_LIFE_RUNNING && atomic_load(&soda_agent.fam_bytes)) {
-		soda_signals_block(&forking.mask);
+		block_signals();
 		soda_regions_lock();
 		forking.kind = OF_PARENT;
 		before_parent();
