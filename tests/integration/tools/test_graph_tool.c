@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -243,6 +244,23 @@ static void failing_leaves_what_was_there(void **state)
 	unlink("bad");
 }
 
+/* A file of one line does not take memory for all ids there are. */
+static void large_ids_are_told(void **state)
+{
+	struct rusage used;
+
+	write_text("list", "0 4294967295\n7 0\n7 4294967295\n");
+	GRAPH("info", "--json", "list");
+	assert_int_equal(fact("largest_id"), 4294967295);
+	assert_int_equal(fact("vertices"), 3);
+	assert_int_equal(fact("without_out_edges"), 1);
+	assert_int_equal(fact("largest_out_degree"), 2);
+	assert_int_equal(getrusage(RUSAGE_CHILDREN, &used), 0);
+	if (used.ru_maxrss > 1 << 20)
+		fail_msg("it took %ld KiB", used.ru_maxrss);
+	unlink("list");
+}
+
 static void refuses(void **state)
 {
 	write_text("list", "1 2\n3 x\n");
@@ -284,6 +302,7 @@ int main(void)
 		cmocka_unit_test(keeps_its_input),
 		cmocka_unit_test(keeps_files_that_are_not_its_own),
 		cmocka_unit_test(failing_leaves_what_was_there),
+		cmocka_unit_test(large_ids_are_told),
 		cmocka_unit_test(refuses),
 	};
 

@@ -6,10 +6,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "soda/graph/tool.h"
 
 #define BATCH 65536
+#define IDS ((uint64_t)1 << 16)
 
 struct options {
 	bool json;
@@ -26,7 +28,8 @@ static const struct soda_conf conf = {
 	.description =
 		"Reads all of a graph of any format that soda graph convert reads, and checks it: "
 		"the first thing that is wrong is told with its position. Ids are counted as they "
-		"stand in the file. Needs 4 bytes of memory for each id up to the largest.",
+		"stand in the file. Needs 4 bytes of memory for each id, and of address space for "
+		"each up to the largest.",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
@@ -34,40 +37,49 @@ static const struct soda_conf conf = {
 struct facts {
 	struct soda_graph_source *source;
 	uint64_t edges, loops, largest_id;
-	uint32_t *degrees; /* of `room` ids, and whether they occur: ~0 is not seen yet */
+	/*
+	 * Of `room` ids: 0 does not occur, else its edges and 1.  Pages of ids that do not occur
+	 * are never touched, and take no memory.
+	 */
+	uint32_t *degrees;
 	uint64_t room;
+	bool met[1 << 16]; /* whether of so many ids each some occur */
 };
 
-#define UNSEEN UINT32_MAX
+static size_t room_bytes(const struct facts *f)
+{
+	return f->room * sizeof(*f->degrees);
+}
 
 static int make_room(struct facts *f, uint64_t ids, struct soda_graph_error *err)
 {
 	uint64_t room = f->room ? f->room : 1024;
-	uint32_t *larger;
+	void *larger;
 
-	if (ids <= f->room)
-		return 0;
 	while (room < ids)
 		room *= 2;
-	larger = realloc(f->degrees, room * sizeof(*larger));
-	if (!larger)
+	if (f->room)
+		larger = mremap(f->degrees, room_bytes(f), room * sizeof(*f->degrees),
+				MREMAP_MAYMOVE);
+	else
+		larger = mmap(NULL, room * sizeof(*f->degrees), PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (larger == MAP_FAILED)
 		return soda_graph_fail(err, ENOMEM, "out of memory for %" PRIu64 " degrees", room);
 	f->degrees = larger;
-	memset(larger + f->room, 0xff, (room - f->room) * sizeof(*larger));
 	f->room = room;
 	return 0;
 }
 
-/* Degrees saturate below UNSEEN. */
+/* Degrees saturate. */
 static void count_edge(struct facts *f, struct soda_graph_edge e)
 {
 	uint32_t *from = &f->degrees[e.from], *to = &f->degrees[e.to];
 
-	if (*to == UNSEEN)
-		*to = 0;
-	if (*from == UNSEEN)
-		*from = 0;
-	*from += *from < UNSEEN - 1;
+	f->met[e.from / IDS] = f->met[e.to / IDS] = true;
+	*to += !*to;
+	*from += !*from;
+	*from += *from < UINT32_MAX;
 	f->loops += e.from == e.to;
 	f->edges++;
 }
@@ -114,11 +126,19 @@ static json_t *describe(const struct facts *f)
 	uint64_t seen = 0, sources = 0, vertices;
 	uint32_t largest = 0;
 
-	for (uint64_t v = 0; v < f->room; v++) {
-		seen += f->degrees[v] != UNSEEN;
-		sources += f->degrees[v] != UNSEEN && f->degrees[v];
-		if (f->degrees[v] != UNSEEN && f->degrees[v] > largest)
-			largest = f->degrees[v];
+	for (uint64_t v = 0; v < f->room && v <= f->largest_id; v++) {
+		uint32_t degree = 0;
+
+		if (!f->met[v / IDS]) {
+			v |= IDS - 1;
+			continue;
+		}
+		if (f->degrees[v])
+			degree = f->degrees[v] - 1;
+		seen += f->degrees[v] != 0;
+		sources += degree != 0;
+		if (degree > largest)
+			largest = degree;
 	}
 	vertices = f->source->vertices ? f->source->vertices : seen;
 	return json_pack(
@@ -168,7 +188,7 @@ static int show(const struct facts *f, bool as_json)
 int soda_command_graph_info(int argc, char **argv)
 {
 	struct options o = { 0 };
-	struct facts f = { 0 };
+	static struct facts f;
 	struct soda_graph_error err;
 	const char *path;
 	int n = soda_tool_options(&conf, argc, argv, &o, &path, 1);
@@ -185,6 +205,7 @@ int soda_command_graph_info(int argc, char **argv)
 	soda_graph_tool_progress(NULL, NULL, 0);
 	status = ret ? soda_graph_tool_fail(conf.program, ret, &err) : show(&f, o.json);
 	f.source->close(f.source);
-	free(f.degrees);
+	if (f.degrees)
+		munmap(f.degrees, room_bytes(&f));
 	return status;
 }
