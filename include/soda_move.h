@@ -164,7 +164,8 @@ SODA_API int soda_move_end(struct soda_move_buffer *buffer);
  * *ticket_p is for soda_move_test() or _wait(), by one thread at a time.  ticket_p NULL: nobody
  * will ask.  -EINVAL: no pieces, one without bytes, sizes that overflow, pieces that overlap in the
  * step; -E2BIG: more than PIECES_MAX; -EFBIG: a piece ends behind the buffer; -EAGAIN: TICKETS_MAX
- * tickets have not ended yet: wait for one; -ENOMEM; -ENOTCONN.
+ * tickets have not ended yet: wait for one; -ENOTSUP: a piece lies in an object of SODA's, and
+ * SODA_SEAL was on at soda_move_connect(); -ENOMEM; -ENOTCONN.
  */
 SODA_API int soda_move(struct soda_move_buffer *buffer, const struct soda_move_piece *pieces,
 		       size_t n, struct soda_move_ticket **ticket_p);
@@ -208,8 +209,8 @@ SODA_API int soda_move_cancel(struct soda_move_ticket *ticket);
 /*
  * Make an object of zeros, which counts against what the memory server has.  *object_p lives until
  * soda_move_object_free() or the mover's end.  -EINVAL: no bytes, or more than 2^40; -ENOSPC,
- * -EDQUOT: the server, or the user's share of it, is full; -EBUSY: too many objects; the errors of
- * soda_move_connect().
+ * -EDQUOT: the server, or the user's share of it, is full; -EBUSY: too many objects; -ENOTSUP:
+ * SODA_SEAL was on at soda_move_connect(); the errors of that.
  */
 SODA_API int soda_move_object_alloc(struct soda_mover *mover, uint64_t bytes,
 				    struct soda_move_object **object_p);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
@@ -225,6 +226,18 @@ static int set_up(struct soda_mover *m)
 	return ret < 0 ? ret : start_courier(m);
 }
 
+/* SODA_SEAL as libsoda takes it; and what that would refuse is on here. */
+static bool seals(void)
+{
+	static const char *const off[] = { "", "0", "no", "off", "false" };
+	const char *value = getenv("SODA_SEAL");
+
+	for (size_t i = 0; value && i < sizeof(off) / sizeof(off[0]); i++)
+		if (!strcasecmp(value, off[i]))
+			return false;
+	return value;
+}
+
 int soda_mover_connect(const char *address, bool pages, struct soda_mover **mover_p)
 {
 	struct soda_mover *m = calloc(1, sizeof(*m));
@@ -234,6 +247,7 @@ int soda_mover_connect(const char *address, bool pages, struct soda_mover **move
 		return soda_move_failed(-ENOMEM, "no memory for a connection");
 	snprintf(m->address, sizeof(m->address), "%s", address);
 	m->has_pages = pages;
+	m->seals = seals();
 	m->pid = getpid();
 	m->bounce_fd = -1;
 	m->queue_end = &m->queue;
@@ -557,6 +571,13 @@ int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piec
 	t->wanted = ticket_p;
 	t->blocks = blocks;
 	t->fabric = soda_fabric_any(&m->fabric, t->pieces, t->pieces_n);
+	if (t->fabric && m->seals) {
+		free(t);
+		errno = saved;
+		return soda_move_failed(-ENOTSUP, "a piece lies in an object, which is sealed "
+						  "(SODA_SEAL), and the agent would see it: copy "
+						  "to other memory what it may see");
+	}
 	pthread_mutex_lock(&m->lock);
 	ret = queue_locked(m, t);
 	/* with the lock held: an unwanted one may end, and be freed, at once */

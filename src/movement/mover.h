@@ -99,6 +99,7 @@ struct soda_mover {
 	/* set when it is made, then constant */
 	char address[SODA_ADDRESS_MAX + 1];
 	bool has_pages; /* it is another mover's `pages` */
+	bool seals;	/* SODA_SEAL: nothing of an object leaves the program unsealed */
 	pid_t pid;
 	enum soda_wire_way way;
 	struct soda_conn

@@ -95,6 +95,9 @@ SODA_API int soda_move_object_alloc(struct soda_mover *m, uint64_t bytes,
 	if (!bytes || bytes > SODA_MOVE_BYTES_MAX)
 		return soda_move_failed(-EINVAL, "an object has 1 to %llu bytes",
 					SODA_MOVE_BYTES_MAX);
+	if (m->seals)
+		return soda_move_failed(-ENOTSUP, "objects that an agent fills lie unsealed on the "
+						  "memory server, and SODA_SEAL is on");
 	pages = pages_of(m, &ret);
 	o = pages ? calloc(1, sizeof(*o)) : NULL;
 	if (pages && !o)

@@ -211,6 +211,41 @@ static void moves(const struct job *job)
 	down();
 }
 
+/* What is sealed no agent sees, and no server what an agent fills; other memory moves as ever. */
+static void child_seals(const void *arg)
+{
+	char local[LOCAL];
+	struct soda_move_piece in_object = { .bytes = CHUNK };
+	struct soda_move_piece outside = { .from = local, .bytes = LOCAL };
+	struct soda_move_object *o;
+	struct soda_move_ticket *t;
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+
+	setenv("SODA_SEAL", "1", 1);
+	in_object.from = open_object(arg);
+	memset(local, 'l', sizeof(local));
+	OK(soda_move_connect(agent.address, &m));
+	OK(soda_move_reserve(m, "sealed", &size, &b));
+	CHECK_EQ(soda_move(b, &in_object, 1, &t), -ENOTSUP);
+	CHECK(strstr(soda_move_last_error(), "SODA_SEAL"), "%s", soda_move_last_error());
+	CHECK_EQ(soda_move_object_alloc(m, CHUNK, &o), -ENOTSUP);
+	CHECK(strstr(soda_move_last_error(), "SODA_SEAL"), "%s", soda_move_last_error());
+	OK(soda_move(b, &outside, 1, &t));
+	OK(soda_move_wait(t, WAIT_MS, NULL));
+	soda_move_disconnect(m);
+}
+
+static void test_sealed_is_refused(void **state)
+{
+	up(&by_shm);
+	expect_passes(child_seals, &by_shm);
+	down();
+	up(&by_tcp);
+	expect_passes(child_seals, &by_tcp);
+	down();
+}
+
 static void test_shm(void **state)
 {
 	moves(&by_shm);
@@ -354,9 +389,13 @@ static void test_soda_run(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shm),	  cmocka_unit_test(test_tcp),
-		cmocka_unit_test(test_store),	  cmocka_unit_test(test_fails_shm),
-		cmocka_unit_test(test_fails_tcp), cmocka_unit_test(test_soda_run),
+		cmocka_unit_test(test_sealed_is_refused),
+		cmocka_unit_test(test_shm),
+		cmocka_unit_test(test_tcp),
+		cmocka_unit_test(test_store),
+		cmocka_unit_test(test_fails_shm),
+		cmocka_unit_test(test_fails_tcp),
+		cmocka_unit_test(test_soda_run),
 	};
 
 	if (argc > 2 && !strcmp(argv[1], "run"))
