@@ -48,6 +48,7 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	opt.limit = s->limit;
 	opt.store_bytes = s->store;
 	opt.seal = s->seal;
+	opt.seal_files = SODA_SEAL_FILES_ALLOW;
 	opt.seal_key_file = (char *)(uintptr_t)s->seal_key;
 	opt.seal_state = (char *)(uintptr_t)s->seal_state;
 	if (s->seal)

@@ -7,6 +7,9 @@
 #include "pool/pool.h"
 #include "registry/registry.h"
 
+/* Whether what is only read has to be sealed, too. */
+enum soda_seal_files { SODA_SEAL_FILES_REQUIRE, SODA_SEAL_FILES_ALLOW };
+
 struct soda_dpu_options {
 	struct soda_daemon_options daemon; /* first */
 	char *server; /* the memory server's address, those of a pool's members, or its registry */
@@ -37,6 +40,7 @@ struct soda_dpu_options {
 	bool seal;
 	char *seal_state;      /* directory; NULL: none */
 	char *seal_key_file;   /* of sealed files; NULL: files to be written are refused */
+	uint32_t seal_files;   /* with it: enum soda_seal_files */
 	uint64_t seal_memory;  /* of versions and tags, at most */
 	uint32_t seal_keep_ms; /* of a client that is away */
 };

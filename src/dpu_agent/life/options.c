@@ -11,6 +11,9 @@
 #define AT(field) .offset = offsetof(struct soda_dpu_options, field)
 
 /* as enum soda_answer_by */
+/* as enum soda_seal_files */
+static const char *const seal_files[] = { "require", "allow", NULL };
+
 static const char *const answers[] = { "write", "send", NULL };
 
 /* as enum soda_prefetch_limit */
@@ -117,6 +120,16 @@ static const struct soda_option options[] = {
 	  .help = "The key of the files that programs write through this agent with --seal, of "
 		  "soda seal key: they are sealed at rest in the server's directory, as a program "
 		  "does with SODA_SEAL_KEY_FILE. Files that were sealed with it can be read." },
+	{ .name = "seal-files",
+	  .env = ENV "SEAL_FILES",
+	  .type = SODA_OPT_CHOICE,
+	  AT(seal_files),
+	  .arg = "WHICH",
+	  .def = "require",
+	  .choices = seal_files,
+	  .help = "With --seal-key-file, of files that are only read: require, those that are not "
+		  "sealed are refused, because the memory server could put any content in the "
+		  "place of a sealed one; allow, they are read as they are." },
 	{ .name = "seal-state",
 	  .env = ENV "SEAL_STATE",
 	  .type = SODA_OPT_STRING,

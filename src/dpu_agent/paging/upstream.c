@@ -671,8 +671,8 @@ static int charge(struct soda_session *s, const struct soda_wire_open *open,
 }
 
 /*
- * OPEN at the server.  What is to be read, and is not sealed, is opened as it is: only the server
- * knows which of both a file is.
+ * OPEN at the server.  What is to be read, and is not sealed, is opened as it is, where that is
+ * allowed: only the server knows which of both a file is.
  */
 static int open_there(struct soda_session *s, const struct soda_wire_open *asked, struct opening *o,
 		      struct soda_wire_open *open, struct soda_why *why)
@@ -683,6 +683,12 @@ static int open_there(struct soda_session *s, const struct soda_wire_open *asked
 	if (ret != -EINVAL || !(open->flags & SODA_WIRE_SEALED_BY_AGENT) ||
 	    open->flags & SODA_WIRE_WRITABLE)
 		return ret;
+	if (soda_paging(s)->sealer.files &&
+	    soda_paging(s)->opt->seal_files == SODA_SEAL_FILES_REQUIRE) {
+		snprintf(why->text, sizeof(why->text),
+			 "it is not sealed, and this agent reads only what is: --seal-files");
+		return ret;
+	}
 	*open = *asked;
 	why->text[0] = 0;
 	return soda_call_once(&soda_pager(s)->server, open_call, o, timeout_ms, why);
