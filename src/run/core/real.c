@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/conf/conf.h"
@@ -35,7 +36,10 @@ bool run_is_ours(const void *caller)
 	return (const char *)caller >= __ehdr_start && (const char *)caller < _end;
 }
 
-static const char *libc_from, *libc_to;
+/* Of the C library, and of its loader, which has threads' vectors: [from, to). */
+static struct library {
+	const char *from, *to;
+} libc, loader;
 
 bool run_others_heap;
 
@@ -54,30 +58,36 @@ static bool comes_to_us(const char *name)
 		symbol->st_shndx == SHN_UNDEF);
 }
 
+static bool is_in(const struct library *library, const void *address)
+{
+	return (const char *)address >= library->from && (const char *)address < library->to;
+}
+
 bool run_is_libc(const void *caller)
 {
-	return (const char *)caller >= libc_from && (const char *)caller < libc_to;
+	return is_in(&libc, caller) || is_in(&loader, caller);
 }
 
 void __libc_free(void *p);
 
 static int find_libc(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
-	const char *from = NULL, *to = NULL, *base = (const char *)info->dlpi_addr;
+	const char *base = (const char *)info->dlpi_addr;
+	struct library found = { NULL, NULL };
 
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 
 		if (p->p_type != PT_LOAD)
 			continue;
-		from = from ? from : base + p->p_vaddr;
-		to = base + p->p_vaddr + p->p_memsz;
+		found.from = found.from ? found.from : base + p->p_vaddr;
+		found.to = base + p->p_vaddr + p->p_memsz;
 	}
-	if ((const char *)&__libc_free < from || (const char *)&__libc_free >= to)
-		return 0;
-	libc_from = from;
-	libc_to = to;
-	return 1;
+	if (is_in(&found, (const void *)&__libc_free))
+		libc = found;
+	else if (is_in(&found, (const void *)getauxval(AT_BASE)))
+		loader = found;
+	return libc.to && loader.to;
 }
 
 void *run_next(const char *name)

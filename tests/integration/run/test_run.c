@@ -101,6 +101,19 @@ static void test_calls(void **state)
 	run_case("calls", NULL);
 }
 
+/* With every block in fabric memory. */
+static void test_loader(void **state)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_LOG", "error", 1);
+	RUN("--mem", "8M", "--threshold", "1", "--", path, "loader");
+	unsetenv("SODA_LOG");
+	if (p.status)
+		fail_msg("status %d: %s", p.status, p.err);
+}
+
 static void test_kernel(void **state)
 {
 	run_case("ioctl", NULL);
@@ -693,16 +706,16 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_blocks),	       cmocka_unit_test(test_maps),
 		cmocka_unit_test(test_calls),	       cmocka_unit_test(test_many),
-		cmocka_unit_test(test_kernel),	       cmocka_unit_test(test_direct),
-		cmocka_unit_test(test_waits),	       cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_stats),	       cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_sort),	       cmocka_unit_test(test_unprivileged),
-		cmocka_unit_test(test_report_numbers), cmocka_unit_test(test_report_page),
-		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_all_are_called),
-		cmocka_unit_test(test_silent),	       cmocka_unit_test(test_returned),
-		cmocka_unit_test(test_descriptors),    cmocka_unit_test(test_robbed),
-		cmocka_unit_test(test_shell_numbers),  cmocka_unit_test(test_masks),
-		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_kernel),	       cmocka_unit_test(test_loader),
+		cmocka_unit_test(test_direct),	       cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_fork),	       cmocka_unit_test(test_stats),
+		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_unprivileged),   cmocka_unit_test(test_report_numbers),
+		cmocka_unit_test(test_report_page),    cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_all_are_called), cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_returned),       cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_robbed),	       cmocka_unit_test(test_shell_numbers),
+		cmocka_unit_test(test_masks),	       cmocka_unit_test(test_cancel),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

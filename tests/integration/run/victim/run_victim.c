@@ -425,6 +425,28 @@ static void case_cancel(void)
 	}
 }
 
+/*
+ * What the C library's loader keeps for a thread is local: the C library reads it with all signals
+ * blocked when it frees the stacks of detached threads.
+ */
+static void *has_local_vector(void *arg)
+{
+#if defined(__x86_64__)
+	void *const *head = __builtin_thread_pointer();
+
+	CHECK(head[1] && !in_fam(head[1]));
+#endif
+	return NULL;
+}
+
+static void case_loader(void)
+{
+	pthread_t thread;
+
+	CHECK(!pthread_create(&thread, NULL, has_local_vector, NULL));
+	CHECK(!pthread_join(thread, NULL));
+}
+
 /* A child has local memory, and starts other programs as ever. */
 static void case_fork(void)
 {
@@ -485,7 +507,7 @@ int main(int argc, char **argv)
 		{ "starts", case_starts },     { "descriptors", case_descriptors },
 		{ "robbed", case_robbed },     { "replaced", case_replaced },
 		{ "forks", case_forks },       { "masks", case_masks },
-		{ "cancel", case_cancel },
+		{ "cancel", case_cancel },     { "loader", case_loader },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
