@@ -209,10 +209,70 @@ static void test_late(void **state)
 	server_forget(&server);
 }
 
+/* Has used the heap, and ends when the library has been closed. */
+static void *outlive_library(void *arg)
+{
+	const int *ends = arg;
+	void *block = soda.malloc(1000);
+	char byte = block ? 'y' : 'n';
+
+	soda.free(block);
+	if (write(ends[1], &byte, 1) != 1 || read(ends[2], &byte, 1) != 1)
+		return NULL;
+	return block;
+}
+
+static int close_library(void)
+{
+	int ends[4];
+	pthread_t thread;
+	void *lib, *used;
+	char byte;
+
+	lib = dlopen(build_path(LIBRARY), RTLD_NOW | RTLD_LOCAL);
+	if (!lib || pipe(ends) || pipe(ends + 2))
+		return 2;
+	find(lib, "soda_malloc", &soda.malloc);
+	find(lib, "soda_free", &soda.free);
+	find(lib, "soda_shutdown", &soda.shutdown);
+	if (pthread_create(&thread, NULL, outlive_library, ends) || read(ends[0], &byte, 1) != 1 ||
+	    soda.shutdown() || dlclose(lib))
+		return 3;
+	if (write(ends[3], &byte, 1) != 1 || pthread_join(thread, &used))
+		return 4;
+	return used ? 0 : 5;
+}
+
+/*
+ * A library that is closed: what the C library calls at a thread's end, and at the program's, is
+ * still there.
+ */
+static void test_closed(void **state)
+{
+	struct server server;
+	int status;
+	pid_t pid;
+
+	if (getenv("SODA_TEST_NO_HEAP"))
+		skip();
+	assert_int_equal(SERVER_START(&server, "--capacity=64M"), 0);
+	setenv("SODA_SERVER", server.address, 1);
+	pid = fork();
+	if (!pid) {
+		alarm(60);
+		_exit(close_library());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(server_stop(&server), 0);
+	server_forget(&server);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tls_size),
+		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_late),
 	};
 
