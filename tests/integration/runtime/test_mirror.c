@@ -456,8 +456,10 @@ static void test_alloc_away(void **state)
 	struct trial t = { .child = child_alloc_away, .during = during_alloc_away };
 	struct outcome out;
 
-	if (!getenv("SODA_TEST_POOL_AGENT"))
+	if (!getenv("SODA_TEST_POOL_AGENT")) {
+		print_message("SKIP: there is no agent before this pool\n");
 		skip();
+	}
 	open_pool();
 	trial_run(&t, &out);
 	expect_exit(&out, 0);
