@@ -59,35 +59,65 @@ static void *reserve(uint64_t bytes, int prot)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Reserve the largest range that the limit of the address space allows, and the tables for it. */
+static int no_addresses(const char *what, struct soda_why *why)
+{
+	snprintf(
+		why->text, sizeof(why->text),
+		"no %s: raise the limits of the address space (ulimit -v) and of data (ulimit -d), "
+		"and, for a program that locks its memory, that limit, too (ulimit -l)",
+		what);
+	return -ENOMEM;
+}
+
+/*
+ * The table of that many bytes, where three times as much is left for others: what is kept of each
+ * chunk elsewhere, the page buffer, stacks of threads, and the program's own data.
+ */
+static void *reserve_table(uint64_t bytes)
+{
+	void *room = reserve(4 * bytes, PROT_READ | PROT_WRITE);
+
+	if (!room)
+		return NULL;
+	munmap((char *)room + bytes, 3 * bytes);
+	return room;
+}
+
+/* A range of that size, and the table of its chunks, which the limit of data counts. */
+static bool reserve_range(uint64_t bytes)
+{
+	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
+	char *p = reserve(bytes + granule, PROT_NONE);
+	void *table;
+
+	if (!p)
+		return false;
+	table = reserve_table((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk));
+	if (!table) {
+		munmap(p, bytes + granule);
+		return false;
+	}
+	reserved = (struct iovec){ p, bytes + granule };
+	soda_agent.base = (char *)(((uintptr_t)p + granule - 1) & ~(uintptr_t)(granule - 1));
+	soda_agent.bytes = bytes;
+	soda_agent.table = table;
+	return true;
+}
+
+/* Reserve the largest range that the limits of the process allow, and the tables for it. */
 static int reserve_addresses(struct soda_why *why)
 {
 	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
 	uint64_t most = (uint64_t)UINT32_MAX << soda_agent.chunk_shift;
 	uint64_t bytes = most < reserve_most ? most & ~(granule - 1) : reserve_most;
-	char *p = NULL;
 
-	while (bytes >= reserve_least && !(p = reserve(bytes + granule, PROT_NONE)))
+	while (bytes >= reserve_least && !reserve_range(bytes))
 		bytes /= 2;
-	if (!p) {
-		snprintf(why->text, sizeof(why->text),
-			 "no address range of 1 GiB to be had: raise the address space limit "
-			 "(ulimit -v), and, for a program that locks its memory, that limit, too "
-			 "(ulimit -l)");
-		return -ENOMEM;
-	}
-	reserved = (struct iovec){ p, bytes + granule };
-	soda_agent.base = (char *)(((uintptr_t)p + granule - 1) & ~(uintptr_t)(granule - 1));
-	soda_agent.bytes = bytes;
-	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
-				   PROT_READ | PROT_WRITE);
-	if (!soda_agent.table || soda_regions_start(bytes) || soda_guess_start() ||
-	    soda_unacked_start() || soda_kept_start()) {
-		snprintf(why->text, sizeof(why->text),
-			 "no address space for the chunk table: raise the address space limit "
-			 "(ulimit -v)");
-		return -ENOMEM;
-	}
+	if (bytes < reserve_least)
+		return no_addresses("address range of 1 GiB to be had", why);
+	if (soda_regions_start(bytes) || soda_guess_start() || soda_unacked_start() ||
+	    soda_kept_start())
+		return no_addresses("memory for the tables of the chunks", why);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
  * kernel's, and what the runtime takes for itself.
  */
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -319,6 +320,35 @@ static void test_metadata(void **state)
 	expect_passes(child_metadata, NULL);
 }
 
+/* With `ulimit -d`, which counts private memory that can be stored to: fewer addresses, no refusal.
+ */
+static void child_little_data(const void *arg)
+{
+	struct rlimit little = { 300 << 20, 300 << 20 };
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	char *fam;
+
+	CHECK_EQ(setrlimit(RLIMIT_DATA, &little), 0);
+	cfg.server = world.address;
+	cfg.buffer = "8M";
+	start(&cfg);
+	fam = alloc_checked(16 << 20);
+	for (size_t i = 0; i < 16 << 20; i += CHUNK)
+		fam[i] = (char)(i / CHUNK);
+	for (size_t i = 0; i < 16 << 20; i += CHUNK)
+		CHECK_EQ(fam[i], (char)(i / CHUNK));
+	soda_free(fam);
+}
+
+static void test_little_data(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	print_message("SKIP: a sanitizer's shadow is more than any limit of data\n");
+	skip();
+#endif
+	expect_passes(child_little_data, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -328,6 +358,7 @@ int main(void)
 		cmocka_unit_test(test_resident_within_buffer),
 		cmocka_unit_test(test_count_of_resident),
 		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_little_data),
 	};
 
 	return WORLD_RUN("buffer", &world, false, tests);
