@@ -68,6 +68,35 @@ static void test_tls_size(void **state)
 	assert_int_equal(found, 1);
 }
 
+/*
+ * All functions are found when the library is loaded: the loader would take its locks and a good
+ * part of a small stack in the handler of a fault.  And it stays.
+ */
+static void test_binds_at_once(void **state)
+{
+	FILE *in = fopen(build_path(LIBRARY), "rb");
+	Elf64_Ehdr head;
+	Elf64_Phdr part;
+	Elf64_Dyn entry;
+	uint64_t flags = 0;
+
+	assert_non_null(in);
+	assert_int_equal(fread(&head, sizeof(head), 1, in), 1);
+	for (unsigned i = 0; i < head.e_phnum; i++) {
+		assert_int_equal(fseek(in, (long)(head.e_phoff + i * sizeof(part)), SEEK_SET), 0);
+		assert_int_equal(fread(&part, sizeof(part), 1, in), 1);
+		if (part.p_type != PT_DYNAMIC)
+			continue;
+		assert_int_equal(fseek(in, (long)part.p_offset, SEEK_SET), 0);
+		while (fread(&entry, sizeof(entry), 1, in) == 1 && entry.d_tag != DT_NULL)
+			if (entry.d_tag == DT_FLAGS_1)
+				flags = entry.d_un.d_val;
+	}
+	fclose(in);
+	assert_true(flags & DF_1_NOW);
+	assert_true(flags & DF_1_NODELETE);
+}
+
 static void *load(const char *name)
 {
 	void *lib = dlopen(build_path(name), RTLD_NOW | RTLD_LOCAL);
@@ -272,6 +301,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tls_size),
+		cmocka_unit_test(test_binds_at_once),
 		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_late),
 	};
