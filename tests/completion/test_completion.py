@@ -118,7 +118,7 @@ class Bash(unittest.TestCase):
         self.assertEqual(self.offers("soda-mem-server", "--log-level", ""), levels)
         self.assertEqual(self.offers("soda-mem-server", "--quota", "1G", "--log-level", "=", "d"), {"debug"})
         self.assertEqual(self.offers("soda-mem-server", "--log-level", "="), levels)
-        self.assertEqual(self.offers("soda", "eval", "-m", "agg,st"), {"agg,static", "agg,store"})
+        self.assertEqual(self.offers("soda", "eval", "-m", "agg,st"), {"agg,static", "agg,static+dynamic", "agg,store"})
         self.assertEqual(self.offers("soda", "stat", "--timeout", ""), set())
         self.assertEqual(self.offers("soda", "run", "-s", "s"), {"shm://"})
         self.assertIn("shm://", self.offers("soda", "top", "s"))

@@ -100,7 +100,7 @@ OPTIONS = {
               'agent:grace'),
     'servers': ('server:pool',),
     'redundancy': ('REDUNDANCY',),
-    'seal': ('SEAL', 'SEAL_KEY_FILE', 'agent:seal', 'agent:seal-key-file', 'agent:seal-state', 'agent:seal-keep'),
+    'seal': ('SEAL', 'SEAL_KEY_FILE', 'agent:seal', 'agent:seal-key-file', 'agent:seal-state', 'agent:seal-keep', 'agent:seal-files'),
     'tenants': ('TENANT', 'KEY_FILE', 'SERVER_NAME', 'server:tenants', 'agent:tenants', 'agent:key-file',
                 'agent:server-name'),
     'tls': ('TLS', 'server:tls', 'agent:tls'),

@@ -122,7 +122,7 @@ static int store_fd(const char *wanted)
 {
 	char path[32], name[64];
 
-	for (int fd = 3; fd < 1000; fd++) {
+	for (int fd = 3; fd < 65536; fd++) { /* the library moves its own up */
 		ssize_t n;
 
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
