@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -138,6 +139,15 @@ static void end_peers(struct soda_listener *l)
 	soda_wait_end(&wait);
 }
 
+void soda_socket_file_remove(const struct soda_socket_file *file)
+{
+	struct stat st;
+
+	if (file->path[0] && lstat(file->path, &st) == 0 && st.st_dev == file->dev &&
+	    st.st_ino == file->ino)
+		unlink(file->path);
+}
+
 void soda_listener_close(struct soda_listener *l)
 {
 	if (!l)
@@ -150,10 +160,9 @@ void soda_listener_close(struct soda_listener *l)
 		l->plane->stop(l->workers[i]);
 	if (l->kind)
 		l->kind->destroy(l);
+	soda_socket_file_remove(&l->file);
 	if (l->fd >= 0)
 		close(l->fd);
-	if (l->path[0])
-		unlink(l->path);
 	close(l->wake_fd);
 	pthread_cond_destroy(&l->left);
 	pthread_mutex_destroy(&l->lock);

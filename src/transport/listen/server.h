@@ -65,6 +65,13 @@ struct soda_listener_kind {
 	void (*destroy)(struct soda_listener *l);
 };
 
+/* The file of a UNIX socket that was bound here; while that is open no other has its number. */
+struct soda_socket_file {
+	char path[108]; /* "": none */
+	dev_t dev;
+	ino_t ino;
+};
+
 struct soda_listener {
 	const struct soda_service *ops;
 	void *svc;
@@ -77,7 +84,7 @@ struct soda_listener {
 	bool local;			       /* UNIX socket: credentials are the kernel's */
 	bool shares;			       /* descriptors can be passed */
 	char address[128];
-	char path[108]; /* UNIX socket file to remove at the end, or "" */
+	struct soda_socket_file file; /* to remove at the end */
 	pthread_t acceptor;
 	bool started;
 	_Atomic int stop; /* enum soda_stop */
@@ -95,6 +102,8 @@ enum soda_stop { SODA_STOP_NOT = 0, SODA_STOP_ACCEPTING = 1, SODA_STOP_ALL = 2 }
 
 /* server.c */
 
+/* Remove it: only that file, not what others have put there since. */
+void soda_socket_file_remove(const struct soda_socket_file *file);
 /*
  * A listener on a bound and listening socket, which it owns from now on, also on failure.
  * local: a UNIX socket.  plane: what serves its data connections; NULL where the caller sets

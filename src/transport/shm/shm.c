@@ -319,9 +319,22 @@ static const char *may_replace(const struct sockaddr_un *addr, socklen_t bytes)
 	return is_stale(addr, bytes) ? NULL : "another server runs there";
 }
 
+/* Which file bind(2) has made: the next server may put its own there while this one drains. */
+static void note_file(const struct sockaddr_un *addr, struct soda_socket_file *file_p)
+{
+	struct stat st;
+
+	if (!addr->sun_path[0] || lstat(addr->sun_path, &st) < 0)
+		return;
+	memcpy(file_p->path, addr->sun_path, sizeof(file_p->path));
+	file_p->dev = st.st_dev;
+	file_p->ino = st.st_ino;
+}
+
 /* 0; negative errno, with why where something is in the way. */
 static int bind_and_listen(int fd, const struct sockaddr_un *addr, socklen_t bytes,
-			   const char *address, struct soda_why *why)
+			   const char *address, struct soda_socket_file *file_p,
+			   struct soda_why *why)
 {
 	int ret = bind(fd, (const struct sockaddr *)addr, bytes);
 
@@ -336,6 +349,8 @@ static int bind_and_listen(int fd, const struct sockaddr_un *addr, socklen_t byt
 		unlink(addr->sun_path);
 		ret = bind(fd, (const struct sockaddr *)addr, bytes);
 	}
+	if (ret == 0)
+		note_file(addr, file_p);
 	if (ret == 0 && listen(fd, BACKLOG) == 0)
 		return 0;
 	ret = -errno;
@@ -347,6 +362,7 @@ static int shm_listen(const char *rest, const struct soda_service *ops, void *sv
 		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
 		      struct soda_why *why)
 {
+	struct soda_socket_file file = { .path = "" };
 	struct sockaddr_un addr;
 	char address[128];
 	socklen_t bytes;
@@ -362,18 +378,19 @@ static int shm_listen(const char *rest, const struct soda_service *ops, void *sv
 		soda_why_set(why, "cannot listen on %s: %s", address, soda_strerror(ret));
 		return ret;
 	}
-	ret = bind_and_listen(fd, &addr, bytes, address, why);
+	ret = bind_and_listen(fd, &addr, bytes, address, &file, why);
 	if (ret < 0) {
+		soda_socket_file_remove(&file);
 		close(fd);
 		return ret;
 	}
 	ret = soda_listener_create(fd, address, true,
 				   ops->request ? &soda_queue_plane : &soda_stream_plane, ops, svc,
 				   opt, listener_p, why);
-	if (addr.sun_path[0] && ret == 0)
-		memcpy((*listener_p)->path, addr.sun_path, sizeof((*listener_p)->path));
-	else if (addr.sun_path[0])
-		unlink(addr.sun_path);
+	if (ret == 0)
+		(*listener_p)->file = file;
+	else
+		soda_socket_file_remove(&file);
 	return ret;
 }
 

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -263,6 +266,77 @@ static void check_left_over(void **state)
 	assert_true(comes_up_at(path, NULL));
 }
 
+static bool refuses(const char *path)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool refused;
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	refused =
+		connect(fd, (const struct sockaddr *)&at, sizeof(at)) < 0 && errno == ECONNREFUSED;
+	close(fd);
+	return refused;
+}
+
+/* A server that drains at this path, as long as the peer stays. */
+static void begin_draining(struct server *old, struct peer *stays, const char *path)
+{
+	char address[128];
+
+	snprintf(address, sizeof(address), "shm://%s", path);
+	assert_int_equal(
+		SERVER_START(old, "--capacity", "64M", "--drain", "10m", "--listen", address), 0);
+	assert_int_equal(peer_join(stays, address), 0);
+	assert_int_equal(kill(old->pid, SIGTERM), 0);
+	for (int i = 0; i < LOOKS && !refuses(path); i++)
+		usleep(10000);
+	assert_true(refuses(path));
+}
+
+/* A server that drains lets the next one have its path, and leaves it what it made there. */
+static void check_successor(void **state)
+{
+	char address[128], path[64];
+	struct server old, next;
+	struct peer stays = { 0 }, comes = { 0 };
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/next", dir);
+	snprintf(address, sizeof(address), "shm://%s", path);
+	begin_draining(&old, &stays, path);
+	assert_int_equal(SERVER_START(&next, "--capacity", "64M", "--listen", address), 0);
+	peer_leave(&stays);
+	assert_int_equal(server_wait(&old, 60000), 0);
+	server_forget(&old);
+	assert_int_equal(peer_join(&comes, address), 0);
+	peer_leave(&comes);
+	assert_int_equal(server_stop(&next), 0);
+	server_forget(&next);
+	assert_int_equal(lstat(path, &st), -1);
+	assert_int_equal(errno, ENOENT);
+}
+
+/* Nor does it take away another thing that lies there by then. */
+static void check_replaced(void **state)
+{
+	char address[128], path[64];
+	struct server old;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/mine", dir);
+	snprintf(address, sizeof(address), "shm://%s", path);
+	assert_int_equal(SERVER_START(&old, "--capacity", "64M", "--listen", address), 0);
+	assert_int_equal(unlink(path), 0);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "precious", 8), 8);
+	close(fd);
+	assert_int_equal(server_stop(&old), 0);
+	server_forget(&old);
+	read_file("mine", got, 8);
+	assert_memory_equal(got, "precious", 8);
+}
+
 static void check_end(void **state)
 {
 	peer_leave(&peer);
@@ -276,6 +350,7 @@ int main(void)
 		cmocka_unit_test(check_read_only),   cmocka_unit_test(check_kept),
 		cmocka_unit_test(check_other_users), cmocka_unit_test(check_end),
 		cmocka_unit_test(check_in_the_way),  cmocka_unit_test(check_left_over),
+		cmocka_unit_test(check_successor),   cmocka_unit_test(check_replaced),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);
