@@ -158,15 +158,28 @@ static int strange(const struct soda_etcd *etcd, struct soda_why *why)
 		endpoint(etcd));
 }
 
+/* {"error", "message", "code"}, the first not of all versions; of a stream that with other names.
+ */
 static void take_refusal(const json_t *from, long status, struct refusal *refusal)
 {
-	const char *text = json_string_value(json_object_get(from, "error"));
+	const json_t *error = json_object_get(from, "error");
+	const json_t *inner = json_is_object(error) ? error : from;
+	const char *text = json_string_value(json_object_get(inner, "message"));
 
-	refusal->code = (int)json_integer_value(json_object_get(from, "code"));
+	if (json_is_string(error))
+		text = json_string_value(error);
+	refusal->code = (int)json_integer_value(
+		json_object_get(inner, inner == from ? "code" : "grpc_code"));
 	if (!refusal->code && status >= 500)
 		refusal->code = CODE_UNAVAILABLE;
 	snprintf(refusal->text, sizeof(refusal->text), "%s", text ? text : "no reason");
 	soda_make_printable(refusal->text);
+}
+
+/* Each of etcd's answers has a header, within "result" if it is of a stream. */
+static bool is_success(const json_t *all, long status)
+{
+	return status == 200 && (json_object_get(all, "header") || json_object_get(all, "result"));
 }
 
 /*
@@ -189,46 +202,45 @@ static int ask(struct soda_etcd *etcd, const char *path, const char *body, json_
 	all = answer.body ? json_loadb(answer.body, answer.bytes, 0, NULL) : NULL;
 	free(answer.body);
 	*answer_p = NULL;
-	if (answer.status == 200 && json_is_object(all)) {
+	if (is_success(all, answer.status)) {
 		*answer_p = all;
 		return 0;
 	}
-	ret = json_is_object(all) || answer.status >= 500 ? 0 : strange(etcd, why);
-	if (!ret)
-		take_refusal(all, answer.status, refusal);
+	take_refusal(all, answer.status, refusal);
 	json_decref(all);
-	return ret;
+	return refusal->code ? 0 : strange(etcd, why);
 }
 
-/* Whether another endpoint may do what this one could not. */
+/* Whether another endpoint may do what this one could not; what is no etcd hides none that is. */
 static bool elsewhere(int ret, const json_t *answer, const struct refusal *refusal)
 {
-	return ret == -EIO ||
+	return ret == -EIO || ret == -EPROTO ||
 	       (!ret && !answer &&
 		(refusal->code == CODE_UNAVAILABLE || refusal->code == CODE_DEADLINE));
 }
 
-/* As ask, of the endpoints in turn. */
+/* As ask, of the endpoints in turn; -EPROTO: none of them is etcd. */
 static int ask_any(struct soda_etcd *etcd, const char *path, const char *body, json_t **answer_p,
 		   struct refusal *refusal, struct soda_why *why)
 {
 	struct soda_why last = { "" };
-	int ret = -EIO;
+	int ret = -EIO, all = -EPROTO;
 
 	for (uint32_t tried = 0; tried < etcd->name.n; tried++) {
 		*refusal = (struct refusal){ .code = 0 };
 		ret = ask(etcd, path, body, answer_p, refusal, &last);
 		if (!elsewhere(ret, *answer_p, refusal))
-			break;
+			return ret;
+		if (ret != -EPROTO)
+			all = -EIO;
 		soda_registry_fail(why, -EIO,
 				   "etcd cannot be asked, the last tried was %.80s: %.120s",
 				   endpoint(etcd), ret ? last.text : refusal->text);
 		etcd->at = (etcd->at + 1) % etcd->name.n;
-		ret = -EIO;
 	}
-	if (ret == -EPROTO)
+	if (all == -EPROTO)
 		*why = last;
-	return ret;
+	return all;
 }
 
 static int refused(const struct soda_etcd *etcd, const struct refusal *refusal,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls of etcd 3.4's JSON gateway (/v3/...), in which keys and values are base64.  Each asks the
- * endpoint that answered last, and when that does not answer, or has no leader, the next one, once
- * around.  One thread at a time.
+ * endpoint that answered last, and when that does not answer, has no leader, or answers as etcd
+ * never does (a proxy before it), the next one, once around.  One thread at a time.
  *
  * All return 0; -EIO (no endpoint answers, each for at most SODA_REGISTRY_CALL_MS), -EACCES (user,
- * password, or what the user may do), -ENOENT (of a lease that has ended), -EPROTO (what is there
- * is no etcd 3.4), -ECANCELED (stop), -ENOMEM, with *why, which names etcd.
+ * password, or what the user may do), -ENOENT (of a lease that has ended), -EPROTO (none is an
+ * etcd 3.4, or it refuses for another reason), -ECANCELED (stop), -ENOMEM, with *why, which names
+ * etcd.
  */
 #ifndef SODA_REGISTRY_ETCD_H
 #define SODA_REGISTRY_ETCD_H

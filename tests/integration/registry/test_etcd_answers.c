@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the calls of etcd's JSON gateway make of answers, also of such as no healthy etcd gives:
+ * gateways of this test's own, on loopback, that answer as they are told.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "registry/etcd.h"
+
+#define GRANTED "{\"header\":{\"revision\":\"1\"},\"ID\":\"7\",\"TTL\":\"10\"}"
+
+struct answer {
+	int status;
+	const char *body;
+};
+
+struct gateway {
+	int fd, port;
+	pthread_t thread;
+	struct answer answer; /* to all; body NULL: as etcd does */
+	struct answer old;    /* of etcd, to a token that is older than its users */
+	bool restless;	      /* its users change with each token that it gives */
+	_Atomic int users;    /* how often they have changed */
+	_Atomic int given;    /* the change that the last token is of */
+	_Atomic int asked, authenticated;
+};
+
+static struct gateway gateways[2];
+
+/* One request, as far as its body has come with it: what is answered does not depend on more. */
+static bool read_request(int fd, char *text, size_t bytes)
+{
+	const char *length, *end;
+	size_t n = 0;
+
+	for (;;) {
+		ssize_t r = read(fd, text + n, bytes - 1 - n);
+
+		if (r <= 0)
+			return false;
+		n += (size_t)r;
+		text[n] = '\0';
+		end = strstr(text, "\r\n\r\n");
+		length = strcasestr(text, "content-length:");
+		if (end && length && n >= (size_t)(end + 4 - text) + strtoul(length + 15, NULL, 10))
+			return true;
+	}
+}
+
+static struct answer authenticate(struct gateway *g, char *text, size_t bytes)
+{
+	atomic_fetch_add(&g->authenticated, 1);
+	atomic_store(&g->given, atomic_load(&g->users));
+	snprintf(text, bytes, "{\"header\":{},\"token\":\"token-%d\"}", atomic_load(&g->given));
+	if (g->restless)
+		atomic_fetch_add(&g->users, 1);
+	return (struct answer){ 200, text };
+}
+
+static struct answer choose(struct gateway *g, const char *request, char *text, size_t bytes)
+{
+	char valid[32];
+
+	atomic_fetch_add(&g->asked, 1);
+	if (g->answer.body)
+		return g->answer;
+	if (strstr(request, "/auth/authenticate"))
+		return authenticate(g, text, bytes);
+	snprintf(valid, sizeof(valid), "token-%d\r\n", atomic_load(&g->users));
+	if (g->old.body && !strstr(request, valid))
+		return g->old;
+	return (struct answer){ 200, GRANTED };
+}
+
+static void *serve(void *arg)
+{
+	static const char form[] = "HTTP/1.1 %d X\r\nContent-Length: %zu\r\nConnection: close\r\n"
+				   "\r\n%s";
+	struct gateway *g = arg;
+	char request[4096], text[128], all[1024];
+	int fd, n;
+
+	while ((fd = accept4(g->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		if (read_request(fd, request, sizeof(request))) {
+			struct answer a = choose(g, request, text, sizeof(text));
+
+			n = snprintf(all, sizeof(all), form, a.status, strlen(a.body), a.body);
+			if (send(fd, all, (size_t)n, MSG_NOSIGNAL) != n)
+				print_message("a caller has gone\n");
+		}
+		close(fd);
+	}
+	return NULL;
+}
+
+static void begin(struct gateway *g)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+
+	g->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(g->fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(getsockname(g->fd, (struct sockaddr *)&at, &bytes), 0);
+	assert_int_equal(listen(g->fd, 16), 0);
+	g->port = ntohs(at.sin_port);
+	assert_int_equal(pthread_create(&g->thread, NULL, serve, g), 0);
+}
+
+static int begin_both(void **state)
+{
+	memset(gateways, 0, sizeof(gateways));
+	for (int i = 0; i < 2; i++)
+		begin(&gateways[i]);
+	return 0;
+}
+
+static void end(struct gateway *g)
+{
+	if (g->fd < 0)
+		return;
+	shutdown(g->fd, SHUT_RDWR);
+	pthread_join(g->thread, NULL);
+	close(g->fd);
+	g->fd = -1;
+}
+
+static int end_both(void **state)
+{
+	for (int i = 0; i < 2; i++)
+		end(&gateways[i]);
+	return 0;
+}
+
+/* Both, the first one asked first; user_file: NULL, nobody. */
+static struct soda_etcd *connect_both(const char *user_file)
+{
+	const struct soda_registry_login login = { .user_file = user_file };
+	struct soda_registry_name name;
+	struct soda_etcd *etcd;
+	struct soda_why why;
+	char text[96];
+
+	snprintf(text, sizeof(text), "etcd://127.0.0.1:%d,127.0.0.1:%d/p", gateways[0].port,
+		 gateways[1].port);
+	assert_int_equal(soda_registry_parse(text, &name, &why), 0);
+	if (soda_etcd_open(&name, &login, &etcd, &why))
+		fail_msg("%s", why.text);
+	return etcd;
+}
+
+static int grant(struct soda_etcd *etcd, struct soda_why *why)
+{
+	char lease[SODA_ETCD_LEASE] = "";
+	int ret = soda_etcd_grant(etcd, 10, lease, why);
+
+	if (!ret)
+		assert_string_equal(lease, "7");
+	return ret;
+}
+
+/* Answers that are none of etcd's. */
+static const struct answer strange[] = {
+	{ 404, "404 page not found\n" },
+	{ 403, "<html>Forbidden</html>" },
+	{ 404, "{\"message\":\"no such route\"}" },
+	{ 200, "It works!" },
+	{ 200, "{\"status\":\"ok\"}" },
+	{ 301, "" },
+};
+
+/* An endpoint that is no etcd hides none that is one, and is not asked again. */
+static void check_hidden(void **state)
+{
+	for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++) {
+		struct soda_etcd *etcd = connect_both(NULL);
+		struct soda_why why = { "" };
+
+		gateways[0].answer = strange[i];
+		atomic_store(&gateways[0].asked, 0);
+		if (grant(etcd, &why))
+			fail_msg("%d %s: %s", strange[i].status, strange[i].body, why.text);
+		assert_int_equal(grant(etcd, &why), 0);
+		assert_int_equal(atomic_load(&gateways[0].asked), 1);
+		soda_etcd_close(etcd);
+	}
+}
+
+/* Where none is etcd that is said; where one is away, it may be again. */
+static void check_none(void **state)
+{
+	struct soda_etcd *etcd = connect_both(NULL);
+	struct soda_why why = { "" };
+
+	gateways[0].answer = gateways[1].answer = strange[0];
+	assert_int_equal(grant(etcd, &why), -EPROTO);
+	assert_non_null(strstr(why.text, "is not etcd's JSON gateway"));
+	end(&gateways[1]);
+	assert_int_equal(grant(etcd, &why), -EIO);
+	assert_non_null(strstr(why.text, "etcd cannot be asked"));
+	soda_etcd_close(etcd);
+}
+
+/* A refusal of etcd's is its last word: no other endpoint is asked. */
+static void check_refused(void **state)
+{
+	static const struct {
+		struct answer answer;
+		int ret;
+		const char *words;
+	} cases[] = {
+		{ { 403, "{\"error\":\"permission denied\",\"code\":7}" }, -EACCES, "permission" },
+		{ { 403, "{\"message\":\"permission denied\",\"code\":7}" },
+		  -EACCES,
+		  "permission" },
+		{ { 404,
+		    "{\"error\":{\"grpc_code\":5,\"http_code\":404,\"message\":\"not found\"}}" },
+		  -ENOENT,
+		  "not found" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct soda_etcd *etcd = connect_both(NULL);
+		struct soda_why why = { "" };
+
+		gateways[0].answer = cases[i].answer;
+		assert_int_equal(grant(etcd, &why), cases[i].ret);
+		assert_non_null(strstr(why.text, cases[i].words));
+		assert_int_equal(atomic_load(&gateways[1].asked), 0);
+		soda_etcd_close(etcd);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(check_hidden, begin_both, end_both),
+		cmocka_unit_test_setup_teardown(check_none, begin_both, end_both),
+		cmocka_unit_test_setup_teardown(check_refused, begin_both, end_both),
+	};
+
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
