@@ -121,7 +121,7 @@ enum soda_advice {
 	SODA_SEQUENTIAL = 1, /* read ahead eagerly */
 	SODA_RANDOM = 2,     /* do not read ahead */
 	SODA_WILLNEED = 3,   /* as soda_prefetch() */
-	SODA_COLD = 4,	     /* evict now, keep the data */
+	SODA_COLD = 4,	     /* evict now, keep the data; what is pinned or held stays */
 	SODA_DISCARD = 5,    /* the whole chunks in the range become zeros */
 	SODA_PIN = 6,	/* fetch and keep resident; -ENOMEM beyond the buffer less its minimum */
 	SODA_UNPIN = 7, /* undo PIN; pins do not count */

@@ -59,8 +59,8 @@ static const struct soda_option options[] = {
 	{ "tls", 0, "SODA_TLS", SODA_OPT_CHOICE, AT(tls), "MODE", "off", 0, 0, soda_tls_mode_names,
 	  0,
 	  "TLS 1.3 for control connections on tcp, by the tenant's key or a certificate. on: no "
-	  "server without it is used. require: and no data connection to another machine, which "
-	  "TLS does not carry, unless all is sealed (SODA_SEAL)." },
+	  "server without it is used. require: and data connections to another machine are by "
+	  "TLS, too, which the kernels carry, or are not made, unless all is sealed (SODA_SEAL)." },
 	{ "tls-certificates", 0, "SODA_TLS_CERTIFICATES", SODA_OPT_STRING, AT(certificates), "DIR",
 	  NULL, 0, 0, NULL, 0,
 	  "Directory of ca.pem, whose certificates are believed of a server, for its name. "

@@ -42,7 +42,7 @@ static const struct soda_option options[] = {
 	  .arg = "FILE",
 	  .help = "Serve the tenants of this file only (soda-tenant-add(1) makes it), who prove "
 		  "their keys; with quotas and directories of their own, instead of --export. Read "
-		  "again on SIGHUP. On tcp and shm. Default: whoever can connect is served." },
+		  "again on SIGHUP. Default: whoever can connect is served." },
 	{ .name = "domain",
 	  .env = ENV "DOMAIN",
 	  .type = SODA_OPT_STRING,
@@ -170,11 +170,12 @@ static const char description[] =
 	"its regions. One that does not is dead: its regions are freed. Whoever can connect to a "
 	"tcp address is served, with the server's own permissions for files: keep it on a network "
 	"that you trust. With --tenants a client must prove the key of a tenant of that file, has "
-	"that tenant's directories and a share of its quota, and sees its statistics only; such a "
-	"server listens on tcp and shm alone, and data are not encrypted. A shm address serves the "
-	"server's own user and root, unless --allow-other is given. Of a client of another user "
-	"the kernel tells user and groups (up to 64), and their permissions decide, by the bits "
-	"for owner, group and others: search for each directory from the export directory on, "
+	"that tenant's directories and a share of its quota, and sees its statistics only. Data "
+	"travel in clear, but where --tls require has them encrypted, or the program seals them. A "
+	"shm address serves the server's own user and root, unless --allow-other is given. Of a "
+	"client of another user the kernel tells user and groups (up to 64), and their "
+	"permissions decide, by the bits for owner, group and others: search for each directory "
+	"from the export directory on, "
 	"read, read and write for WRITABLE, write for the directory in which CREATE makes a file. "
 	"What is made belongs to that user, which a server that is not root cannot do: it refuses. "
 	"Symbolic links and files with an access control list are refused to them, unless the list "
