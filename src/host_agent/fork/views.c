@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "host_agent/object/guess.h"
 #include "host_agent/object/region.h"
 
 enum {
@@ -182,8 +183,10 @@ static void end_locked(struct view *v)
 {
 	unmap(v->wants, v->end / 8 + 8);
 	*v = (struct view){ 0 };
-	if (atomic_fetch_sub(&all.living, 1) == 1)
+	if (atomic_fetch_sub(&all.living, 1) == 1) {
+		soda_guess_rest(false);
 		forget_copies_locked();
+	}
 }
 
 /* Room for copies, once for the life of the process. */
@@ -252,6 +255,7 @@ static struct view *begin_locked(void)
 	v->number = ++all.last;
 	v->readers = 1;
 	atomic_fetch_add(&all.living, 1);
+	soda_guess_rest(true);
 	return v;
 }
 
@@ -291,6 +295,7 @@ void soda_views_forget(void)
 	memset(all.views, 0, sizeof(all.views));
 	all.slots = NULL;
 	atomic_store(&all.living, 0);
+	soda_guess_rest(false);
 	atomic_store(&gate, 0);
 }
 

@@ -86,6 +86,21 @@ static void background(bool on)
 	soda_je_mallctl("background_thread", NULL, NULL, &on, sizeof(on));
 }
 
+/*
+ * Before a fork, and before jemalloc closes itself for it: freed pages are given back, as its
+ * thread would do soon.  Later their content would have to be kept for the child (fork/views.h):
+ * nobody could tell it from blocks that were in use at the fork.
+ */
+static void before_fork(void)
+{
+	char name[32];
+
+	if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING || soda_heap_data())
+		return;
+	snprintf(name, sizeof(name), "arena.%u.purge", soda_heap_arena);
+	soda_je_mallctl(name, NULL, NULL, NULL, 0);
+}
+
 static void make_arena(void)
 {
 	struct arena_config config = { .hooks = &soda_je_hooks, .metadata_use_hooks = false };
@@ -99,6 +114,7 @@ static void make_arena(void)
 		return;
 	soda_heap_arena = arena;
 	atomic_store_explicit(&soda_heap.bytes, soda_agent.bytes, memory_order_release);
+	pthread_atfork(before_fork, NULL, NULL);
 	background(true); /* without the thread an idle program's freed pages would stay */
 }
 

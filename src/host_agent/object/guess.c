@@ -63,9 +63,17 @@ static uint32_t odds(const struct soda_region *r)
 	return atomic_load_explicit(&r->store_odds, memory_order_relaxed);
 }
 
+/* No chunk is guessed: children of a fork want what they load for chunks that are not stored to. */
+static _Atomic bool resting;
+
+void soda_guess_rest(bool on)
+{
+	atomic_store_explicit(&resting, on, memory_order_relaxed);
+}
+
 bool soda_guess_active(const struct soda_region *r)
 {
-	return kept && odds(r) >= WORTH;
+	return kept && odds(r) >= WORTH && !atomic_load_explicit(&resting, memory_order_relaxed);
 }
 
 bool soda_guess_wanted(struct soda_region *r)

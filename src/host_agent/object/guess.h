@@ -35,6 +35,12 @@ bool soda_guess_wanted(struct soda_region *r);
 /* Whether most of the object's loaded chunks are made writable at once at present. AS. */
 bool soda_guess_active(const struct soda_region *r);
 
+/*
+ * While it is on no chunk is made writable on a guess: what is writable has to be kept for the
+ * children of forks (fork/views.h), whether it is stored to or not. AS.
+ */
+void soda_guess_rest(bool on);
+
 /* A loaded chunk of the object was stored to, or was dropped without a store. AS. */
 void soda_guess_learn(struct soda_region *r, bool stored);
 
