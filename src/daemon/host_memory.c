@@ -35,11 +35,21 @@ static bool read_number(const char *path, const char *key, uint64_t *value_p)
 
 struct cgroup_files {
 	const char *root, *limit, *usage;
+	const char
+		*throttle; /* beyond it the kernel holds the group up; NULL: not in this version */
 };
 
-static const struct cgroup_files cgroup_v1 = { "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-					       "memory.usage_in_bytes" };
-static const struct cgroup_files cgroup_v2 = { "/sys/fs/cgroup", "memory.max", "memory.current" };
+static const struct cgroup_files cgroup_v1 = {
+	.root = "/sys/fs/cgroup/memory",
+	.limit = "memory.limit_in_bytes",
+	.usage = "memory.usage_in_bytes",
+};
+static const struct cgroup_files cgroup_v2 = {
+	.root = "/sys/fs/cgroup",
+	.limit = "memory.max",
+	.usage = "memory.current",
+	.throttle = "memory.high",
+};
 
 static uint64_t read_in_group(const struct cgroup_files *files, const char *group, const char *name,
 			      const char *key, uint64_t otherwise)
@@ -56,10 +66,20 @@ static uint64_t limit_of_group(const struct cgroup_files *files, const char *gro
 	return read_in_group(files, group, files->limit, NULL, UINT64_MAX);
 }
 
+/* Of both limits the least: what is held up at each page is as good as silent to its clients. */
+static uint64_t least_limit(const struct cgroup_files *files, const char *group)
+{
+	uint64_t limit = limit_of_group(files, group), throttle = UINT64_MAX;
+
+	if (files->throttle)
+		throttle = read_in_group(files, group, files->throttle, NULL, UINT64_MAX);
+	return throttle < limit ? throttle : limit;
+}
+
 /* How much a cgroup may still use: its limit less what it uses, without its page cache. */
 static uint64_t left_in_group(const struct cgroup_files *files, const char *group)
 {
-	uint64_t limit = limit_of_group(files, group);
+	uint64_t limit = least_limit(files, group);
 	uint64_t used = read_in_group(files, group, files->usage, NULL, 0);
 	uint64_t cache = read_in_group(files, group, "memory.stat", "active_file ", 0) +
 			 read_in_group(files, group, "memory.stat", "inactive_file ", 0);

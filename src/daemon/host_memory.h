@@ -6,7 +6,8 @@
  * processes take later nobody knows here.
  *
  * A cgroup's limit is another thing than a machine that is full: where it is reached the kernel
- * does not refuse memory, it ends a process of the group.
+ * does not refuse memory, it ends a process of the group.  Beyond memory.high (systemd's
+ * MemoryHigh=) it ends none, but holds the group up at each page that it takes.
  *
  * All in bytes.  Threads: any; each call reads the kernel's files anew.
  */
@@ -18,13 +19,17 @@
 #include "base/numa/numa_node.h"
 
 /*
- * What can be allocated now: MemAvailable, but no more than the cgroups leave, their page cache not
- * counted, and no more than these NUMA nodes have, if any are chosen.  0: unknown.
+ * What can be allocated now: MemAvailable, but no more than the cgroups leave, below their limits
+ * and memory.high, their page cache not counted, and no more than these NUMA nodes have, if any are
+ * chosen.  0: unknown, or nothing.
  */
 uint64_t soda_host_memory_available(const struct soda_nodes *nodes);
 /* What the machine has, without swap space. 0: unknown. */
 uint64_t soda_host_memory_total(void);
-/* The least limit of the cgroups; where they have none more than any machine has. */
+/*
+ * The least limit of the cgroups, memory.high not among them; where they have none more than any
+ * machine has.
+ */
 uint64_t soda_host_memory_limit(void);
 /*
  * Free 2 MiB huge pages, of these nodes, or of all nodes with those that the kernel may add.  0:

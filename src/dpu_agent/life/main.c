@@ -41,9 +41,11 @@ static int check_memory(const struct soda_nodes *nodes, const char *option, uint
 	}
 	left = soda_host_memory_available(nodes);
 	if (left && bytes > left)
-		soda_log_warning("%s %s is more than the %s that is left for the agent now: unless"
-				 " others give memory back, the kernel may end the agent",
-				 option, wanted, soda_format_size(left, has));
+		soda_log_warning(
+			"%s %s is more than the %s that is left for the agent now: unless"
+			" others give memory back, the kernel may end the agent, or hold it"
+			" up (memory.high)",
+			option, wanted, soda_format_size(left, has));
 	return 0;
 }
 

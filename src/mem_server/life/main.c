@@ -42,7 +42,7 @@ static int choose_capacity(const struct soda_nodes *nodes, uint64_t *capacity_p)
 		*capacity_p = opt.hugepages ? available : available / 5 * 4;
 	} else if (available && opt.capacity > available) {
 		soda_log_warning("--capacity %s is more than the %s that are available: writes may"
-				 " find no memory",
+				 " find no memory, or wait for it (memory.high)",
 				 soda_format_size(opt.capacity, wanted),
 				 soda_format_size(available, has));
 	}

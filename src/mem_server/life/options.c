@@ -20,7 +20,8 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .min = 2u << 20,
 	  .help = "Memory that may be promised to clients. Default: 80 % of the memory available "
-		  "at start (all free huge pages with --hugepages)." },
+		  "at start to the machine, and to the server's cgroups (memory.max, memory.high); "
+		  "all free huge pages with --hugepages." },
 	{ .name = "quota",
 	  .env = ENV "QUOTA",
 	  .letter = 'q',
