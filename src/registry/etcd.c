@@ -14,6 +14,8 @@
 
 /* Codes of gRPC that the gateway passes on. */
 enum {
+	CODE_UNKNOWN = 2,
+	CODE_INVALID = 3,
 	CODE_DEADLINE = 4,
 	CODE_NOT_FOUND = 5,
 	CODE_DENIED = 7,
@@ -243,6 +245,18 @@ static int ask_any(struct soda_etcd *etcd, const char *path, const char *body, j
 	return all;
 }
 
+/*
+ * It is the token that is refused: etcd does not know it, or its users have changed since it was
+ * given (the tokens of --auth-token jwt), for which etcd has no code.
+ */
+static bool is_of_token(const struct refusal *refusal)
+{
+	if (refusal->code == CODE_UNKNOWN || refusal->code == CODE_INVALID)
+		return strstr(refusal->text, "revision of auth store is old") ||
+		       strstr(refusal->text, "revision in header is old");
+	return refusal->code == CODE_UNAUTHENTICATED;
+}
+
 static int refused(const struct soda_etcd *etcd, const struct refusal *refusal,
 		   struct soda_why *why)
 {
@@ -250,7 +264,7 @@ static int refused(const struct soda_etcd *etcd, const struct refusal *refusal,
 
 	if (refusal->code == CODE_NOT_FOUND)
 		ret = -ENOENT;
-	if (refusal->code == CODE_DENIED || refusal->code == CODE_UNAUTHENTICATED)
+	if (refusal->code == CODE_DENIED || is_of_token(refusal))
 		ret = -EACCES;
 	return soda_registry_fail(why, ret, "etcd at %.80s refuses: %.140s", endpoint(etcd),
 				  refusal->text);
@@ -306,11 +320,11 @@ static int authenticate(struct soda_etcd *etcd, struct soda_why *why)
 	return ret;
 }
 
-/* Of a refusal whether a new token may help: one that etcd gave before it was started anew. */
+/* Of a refusal whether a new token may help. */
 static bool forgotten(const struct soda_etcd *etcd, int ret, const json_t *answer,
 		      const struct refusal *refusal)
 {
-	return etcd->user && !ret && !answer && refusal->code == CODE_UNAUTHENTICATED;
+	return etcd->user && !ret && !answer && is_of_token(refusal);
 }
 
 /* Takes the reference to the request. */

@@ -2,7 +2,8 @@
 /*
  * Calls of etcd 3.4's JSON gateway (/v3/...), in which keys and values are base64.  Each asks the
  * endpoint that answered last, and when that does not answer, has no leader, or answers as etcd
- * never does (a proxy before it), the next one, once around.  One thread at a time.
+ * never does (a proxy before it), the next one, once around.  A user's token that etcd takes no
+ * more, for its users have changed, say, is replaced once a call.  One thread at a time.
  *
  * All return 0; -EIO (no endpoint answers, each for at most SODA_REGISTRY_CALL_MS), -EACCES (user,
  * password, or what the user may do), -ENOENT (of a lease that has ended), -EPROTO (none is an

@@ -247,12 +247,100 @@ static void check_refused(void **state)
 	}
 }
 
+static void write_user(char path[32])
+{
+	int fd;
+
+	strcpy(path, "/tmp/soda-test-XXXXXX");
+	fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, "soda:word\n", 10), 10);
+	close(fd);
+}
+
+/* How etcd says of a token that it is older than its users (JWT), or that it knows it no more. */
+static const struct answer old[] = {
+	{ 400, "{\"error\":\"etcdserver: revision of auth store is old\",\"code\":3}" },
+	{ 500, "{\"message\":\"auth: revision in header is old\",\"code\":2}" },
+	{ 401, "{\"error\":\"etcdserver: invalid auth token\",\"code\":16}" },
+	{ 200,
+	  "{\"error\":{\"grpc_code\":16,\"http_code\":401,\"message\":\"invalid auth token\"}}" },
+};
+
+/* With the token that is old by now a call authenticates anew, and is done. */
+static void check_old_token(void **state)
+{
+	struct gateway *g = &gateways[0];
+	struct soda_etcd *etcd;
+	struct soda_why why = { "" };
+	char user[32];
+
+	write_user(user);
+	for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++) {
+		etcd = connect_both(user);
+		g->old = old[i];
+		atomic_store(&g->authenticated, 0);
+		assert_int_equal(grant(etcd, &why), 0);
+		assert_int_equal(grant(etcd, &why), 0);
+		assert_int_equal(atomic_load(&g->authenticated), 1);
+		atomic_fetch_add(&g->users, 1);
+		if (grant(etcd, &why))
+			fail_msg("%s: %s", old[i].body, why.text);
+		assert_int_equal(atomic_load(&g->authenticated), 2);
+		soda_etcd_close(etcd);
+	}
+	unlink(user);
+}
+
+/* But once: where the new token is old, too, that is the call's outcome. */
+static void check_old_again(void **state)
+{
+	struct gateway *g = &gateways[0];
+	struct soda_why why = { "" };
+	struct soda_etcd *etcd;
+	char user[32];
+
+	write_user(user);
+	g->restless = true;
+	for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++) {
+		etcd = connect_both(user);
+		g->old = old[i];
+		atomic_store(&g->authenticated, 0);
+		assert_int_equal(grant(etcd, &why), -EACCES);
+		assert_int_equal(atomic_load(&g->authenticated), 2);
+		soda_etcd_close(etcd);
+	}
+	unlink(user);
+}
+
+/* Other refusals with those codes are no matter of tokens. */
+static void check_not_old(void **state)
+{
+	struct gateway *g = &gateways[0];
+	struct soda_why why = { "" };
+	struct soda_etcd *etcd;
+	char user[32];
+
+	write_user(user);
+	etcd = connect_both(user);
+	g->restless = true;
+	g->old = (struct answer){ 400,
+				  "{\"error\":\"etcdserver: key is not provided\",\"code\":3}" };
+	assert_int_equal(grant(etcd, &why), -EPROTO);
+	assert_int_equal(atomic_load(&g->authenticated), 1);
+	soda_etcd_close(etcd);
+	unlink(user);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(check_hidden, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_none, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_refused, begin_both, end_both),
+		cmocka_unit_test_setup_teardown(check_old_token, begin_both, end_both),
+		cmocka_unit_test_setup_teardown(check_old_again, begin_both, end_both),
+		cmocka_unit_test_setup_teardown(check_not_old, begin_both, end_both),
 	};
 
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
