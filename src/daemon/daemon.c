@@ -17,6 +17,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "daemon/metrics_http.h"
+#include "trust/identity.h"
 
 struct listeners {
 	struct soda_listener *at[SODA_LISTENERS_MAX];
@@ -430,6 +431,7 @@ int soda_daemon_run(const struct soda_daemon *d, int argc, char **argv)
 	struct soda_listener_options how;
 	struct soda_nodes nodes;
 
+	soda_private_own_only();
 	if (configure(d, argc, argv))
 		return SODA_EXIT_USAGE;
 	soda_log_setup(d->conf->program, log_level(d), NULL, NULL);

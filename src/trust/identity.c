@@ -11,6 +11,20 @@
 #include "base/log.h"
 #include "trust/proof.h"
 
+static bool own_only;
+
+void soda_private_own_only(void)
+{
+	own_only = true;
+}
+
+/* Root's tools look after the files of others, which its daemons do not serve by. */
+static bool may_hold_keys(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && !(st->st_mode & 077) &&
+	       (st->st_uid == geteuid() || !st->st_uid || (!own_only && !geteuid()));
+}
+
 int soda_private_open(const char *path, struct stat *st_p, struct soda_conf_error *err)
 {
 	/* NONBLOCK: a FIFO is refused, not waited for */
@@ -23,8 +37,7 @@ int soda_private_open(const char *path, struct stat *st_p, struct soda_conf_erro
 	}
 	if (fstat(fd, st_p))
 		st_p->st_mode = 0;
-	if (S_ISREG(st_p->st_mode) && !(st_p->st_mode & 077) &&
-	    (st_p->st_uid == geteuid() || !st_p->st_uid || !geteuid()))
+	if (may_hold_keys(st_p))
 		return fd;
 	close(fd);
 	if (S_ISREG(st_p->st_mode) && st_p->st_mode & 077)

@@ -35,9 +35,12 @@ struct soda_identity {
 
 /*
  * Open a file that holds keys, to read: a regular file, of this user or root, that nobody else can
- * read or write.  A descriptor; -EACCES: it is not, with the sentence; errors of open.
+ * read or write; for root one of any user, unless soda_private_own_only().  A descriptor; -EACCES:
+ * it is not, with the sentence; errors of open.
  */
 int soda_private_open(const char *path, struct stat *st_p, struct soda_conf_error *err);
+/* A daemon, at its start, before it has threads: for root, too, the file must be its own. */
+void soda_private_own_only(void);
 
 /* So many bytes in hexadecimal digits, and nothing else. 0, -EINVAL. */
 int soda_hex_parse(const char *text, uint8_t *bytes, size_t n);

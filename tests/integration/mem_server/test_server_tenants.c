@@ -34,6 +34,7 @@
 
 #define MIB (1ull << 20)
 #define PAGE 4096u
+#define OTHER_USER 65534
 
 enum { PHYSICS, BIOLOGY, OPERATOR, TENANTS };
 enum way { TCP, SHM, VERBS };
@@ -682,6 +683,21 @@ static void refuses_what_is_the_servers(const char *program)
 	make_tenants();
 }
 
+/* Root reads all files; a daemon of root's takes keys from no other user, who could change them. */
+static void refuses_another_users(const char *program)
+{
+	struct program p;
+
+	if (geteuid())
+		return;
+	assert_int_equal(chown(file, OTHER_USER, OTHER_USER), 0);
+	assert_int_equal(program_run(program, (const char *const[]){ "--tenants", file, NULL }, &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "is a regular file of this user or root"));
+	assert_int_equal(chown(file, 0, 0), 0);
+}
+
 static void refuses_to_start(void **state)
 {
 	const char *program =
@@ -695,6 +711,7 @@ static void refuses_to_start(void **state)
 	assert_int_equal(p.status, 1);
 	assert_non_null(strstr(p.err, "others than its owner can use this file (mode 0604)"));
 	assert_int_equal(chmod(file, 0600), 0);
+	refuses_another_users(program);
 	if (of_agent) {
 		refuses_what_is_the_servers(program);
 	} else {
