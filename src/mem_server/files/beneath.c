@@ -18,13 +18,16 @@
 
 #define OPEN_TRIES 16 /* openat2 fails with EAGAIN when another thread renames on the way */
 
+/* Of files that are made, less the server's umask: a tenant's content is not the machine's. */
+#define NEW_FILE_MODE 0660
+
 bool soda_beneath_walk_only;
 
 static int open_checked(int dir, const char *name, int flags)
 {
 	struct open_how how = {
 		.flags = (uint64_t)flags,
-		.mode = flags & O_CREAT ? 0666 : 0,
+		.mode = flags & O_CREAT ? NEW_FILE_MODE : 0,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
 	};
 
@@ -174,7 +177,7 @@ static int create_file(int parent, const char *last, int flags, const struct sod
 
 	if (r)
 		return r;
-	fd = openat(parent, last, flags | O_NOFOLLOW, 0666);
+	fd = openat(parent, last, flags | O_NOFOLLOW, NEW_FILE_MODE);
 	if (fd < 0)
 		return -errno;
 	if (user)

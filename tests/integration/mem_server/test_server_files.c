@@ -63,6 +63,7 @@ static int start(void **state)
 	    symlinkat("/etc/passwd", dir_fd, "outside") || symlinkat("..", dir_fd, "up") ||
 	    mkfifoat(dir_fd, "fifo", 0644))
 		return -1;
+	umask(0); /* the server's, too: what it makes is nobody else's by itself */
 	return SERVER_START(&server, "--capacity", "64M", "--export", dir) ||
 	       peer_join(&peer, server.address) || peer_join(&other, server.address);
 }
@@ -213,6 +214,7 @@ static void check_extend_and_create(void **state)
 {
 	struct soda_wire_opened opened;
 	struct soda_mr mr;
+	struct stat st;
 
 	write_file("grows", "abc", 3);
 	expect_refusal(peer_open(&peer, 1, "grows", 4, SODA_READ_ONLY, &mr, NULL), -EFBIG, "3 B");
@@ -231,6 +233,8 @@ static void check_extend_and_create(void **state)
 			 0);
 	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 1), 0);
 	assert_int_equal(read_file("new", piece, sizeof(piece)), 5000);
+	assert_int_equal(fstatat(dir_fd, "new", &st, 0), 0);
+	assert_int_equal(st.st_mode & 07777, 0660);
 
 	/* What fails leaves no file behind, and none longer. */
 	expect_refusal(

@@ -111,12 +111,16 @@ static void check_walk(void **state)
 
 static void check_create_by_walking(void **state)
 {
+	mode_t mask = umask(0);
 	struct soda_file *file;
+	struct stat st;
 
 	for (int walk = 0; walk < 2; walk++) {
 		soda_beneath_walk_only = walk;
 		assert_int_equal(open_file("sub/new", 10, SODA_WRITABLE | SODA_CREATE, &file), 0);
 		soda_files_close(&files, file, &account);
+		assert_int_equal(fstatat(dir_fd, "sub/new", &st, 0), 0);
+		assert_int_equal(st.st_mode & 07777, 0660);
 		assert_int_equal(unlinkat(dir_fd, "sub/new", 0), 0);
 		assert_int_equal(
 			open_file("sub/new", 1ull << 60, SODA_WRITABLE | SODA_CREATE, &file),
@@ -124,6 +128,7 @@ static void check_create_by_walking(void **state)
 		assert_int_equal(unlinkat(dir_fd, "sub/new", 0), -1);
 	}
 	soda_beneath_walk_only = false;
+	umask(mask);
 }
 
 static void check_big_load(void **state)
