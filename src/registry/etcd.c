@@ -38,6 +38,14 @@ struct refusal {
 	char text[160];
 };
 
+/* Of a text with a password or a token. */
+static void forget(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
 /* The file of the user */
 
 static int bad_file(struct soda_why *why, const char *path, int ret, const char *reason)
@@ -130,11 +138,9 @@ void soda_etcd_close(struct soda_etcd *etcd)
 	if (!etcd)
 		return;
 	soda_http_close(etcd->http);
-	if (etcd->password)
-		explicit_bzero(etcd->password, strlen(etcd->password));
 	free(etcd->user);
-	free(etcd->password);
-	free(etcd->token);
+	forget(etcd->password);
+	forget(etcd->token);
 	free(etcd);
 }
 
@@ -202,6 +208,8 @@ static int ask(struct soda_etcd *etcd, const char *path, const char *body, json_
 	if (ret)
 		return ret;
 	all = answer.body ? json_loadb(answer.body, answer.bytes, 0, NULL) : NULL;
+	if (answer.body)
+		explicit_bzero(answer.body, answer.bytes); /* a token may be in it */
 	free(answer.body);
 	*answer_p = NULL;
 	if (is_success(all, answer.status)) {
@@ -279,13 +287,6 @@ static char *text_of(json_t *request)
 	return text;
 }
 
-static void forget(char *text)
-{
-	if (text)
-		explicit_bzero(text, strlen(text));
-	free(text);
-}
-
 static int take_token(struct soda_etcd *etcd, const json_t *answer, struct soda_why *why)
 {
 	const char *token = json_string_value(json_object_get(answer, "token"));
@@ -303,7 +304,7 @@ static int authenticate(struct soda_etcd *etcd, struct soda_why *why)
 	json_t *answer = NULL;
 	int ret;
 
-	free(etcd->token);
+	forget(etcd->token);
 	etcd->token = NULL;
 	if (!body)
 		return soda_registry_fail(why, -EACCES,

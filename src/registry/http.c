@@ -222,6 +222,7 @@ static struct curl_slist *headers_for(const char *token)
 		return list;
 	snprintf(line, sizeof(line), "Authorization: %s", token);
 	more = lib.append(list, line);
+	explicit_bzero(line, sizeof(line));
 	if (!more)
 		lib.free_list(list);
 	return more;

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -42,6 +43,19 @@ struct gateway {
 };
 
 static struct gateway gateways[2];
+
+static _Atomic int left_behind; /* blocks that were given back with a token in them */
+
+void __real_free(void *p);
+void __wrap_free(void *p);
+
+/* All calls of free() in this program, but for those of shared libraries. */
+void __wrap_free(void *p)
+{
+	if (p && memmem(p, malloc_usable_size(p), "token-", 6))
+		atomic_fetch_add(&left_behind, 1);
+	__real_free(p);
+}
 
 /* One request, as far as its body has come with it: what is answered does not depend on more. */
 static bool read_request(int fd, char *text, size_t bytes)
@@ -292,6 +306,26 @@ static void check_old_token(void **state)
 	unlink(user);
 }
 
+/* Neither a token that is replaced nor the last one is left in memory that is given back. */
+static void check_wiped(void **state)
+{
+	struct soda_why why = { "" };
+	struct soda_etcd *etcd;
+	char user[32];
+
+	write_user(user);
+	etcd = connect_both(user);
+	gateways[0].old = old[0];
+	atomic_store(&left_behind, 0);
+	assert_int_equal(grant(etcd, &why), 0);
+	atomic_fetch_add(&gateways[0].users, 1);
+	assert_int_equal(grant(etcd, &why), 0);
+	assert_int_equal(atomic_load(&gateways[0].authenticated), 2);
+	soda_etcd_close(etcd);
+	unlink(user);
+	assert_int_equal(atomic_load(&left_behind), 0);
+}
+
 /* But once: where the new token is old, too, that is the call's outcome. */
 static void check_old_again(void **state)
 {
@@ -340,6 +374,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(check_refused, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_old_token, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_old_again, begin_both, end_both),
+		cmocka_unit_test_setup_teardown(check_wiped, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_not_old, begin_both, end_both),
 	};
 
