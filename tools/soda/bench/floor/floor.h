@@ -4,8 +4,9 @@
  *
  * A fault is served in the faulting thread (UFFD_FEATURE_SIGBUS): fetch the chunk
  * from another process over that thread's own connection, UFFDIO_COPY it, and when
- * the limit is reached first drop the 16 oldest chunks.  No prefetch, no polling,
- * no statistics on the path.  Where the accesses only read, nothing is
+ * the limit is reached first drop the 16 oldest chunks (SODA: up to 32).  No prefetch, no
+ * polling, no statistics on the path; its server's threads are bound to no processor, as SODA's are
+ * (transport/listen/home.h).  Where the accesses only read, nothing is
  * write-protected.  Where they write, every resident chunk counts as dirty and
  * leaves by write-protect, send, acknowledgement, drop: the least that a correct
  * pager does.
@@ -15,9 +16,9 @@
  *   shm  the region is a memfd of the other process, mapped here: UFFDIO_COPY
  *        straight from it, a write-back is a memcpy into it
  *
- * Uses nothing of SODA.  One floor a process (a signal handler has no argument).
- * Errors are 0 or negative errno; a fault that cannot be served is a line on
- * stderr and the end of the process.
+ * Uses nothing of SODA but the waits of soda/stage/patience.h.  One floor a process (a signal
+ * handler has no argument).  Errors are 0 or negative errno; a fault that cannot be served is a
+ * line on stderr and the end of the process.
  */
 #ifndef SODA_FLOOR_H
 #define SODA_FLOOR_H
