@@ -99,7 +99,7 @@ static const struct soda_conf conf = {
 		"Chunks are of 16 KiB unless SODA_CHUNK says otherwise. What PROGRAM becomes "
 		"by exec, as a wrapper does, has fabric memory, and so have the programs "
 		"that it starts (--children); the child of a fork that goes on as the same "
-		"program has none.",
+		"program reads what its parent had, and what it allocates is local.",
 	.epilogue = ".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
 		    "or there is no fabric memory, or the file of \\-\\-report cannot be written, "
 		    "2 wrong usage.\n"
