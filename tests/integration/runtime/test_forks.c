@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -259,16 +260,26 @@ static void child_closed(const void *arg)
 /* The parent has ended: one line, and the end. */
 static void child_alone(const void *arg)
 {
-	uint64_t *fam = filled();
+	uint64_t *fam;
 	int ends[2];
 	char c;
 	pid_t pid;
 
+	/* whose end is awaited here, so that what it says is heard */
+	CHECK_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+	pid = fork();
+	CHECK(pid >= 0, "%s", strerror(errno));
+	if (pid) {
+		while (wait(NULL) > 0)
+			;
+		return;
+	}
+	fam = filled();
 	CHECK_EQ(pipe(ends), 0);
 	pid = fork();
 	CHECK(pid >= 0, "%s", strerror(errno));
 	if (pid)
-		return;
+		_exit(0);
 	close(ends[1]);
 	CHECK_EQ(read(ends[0], &c, 1), 0); /* the parent's end */
 	check_all(fam, 0);
