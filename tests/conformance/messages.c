@@ -1457,12 +1457,17 @@ static void many_waiting(const char *(*where)(void))
 	stop_agent();
 }
 
+/* Each in a process that has used no device before its ranks are forked. */
+static void two_together(const char *(*where)(void))
+{
+	run_many(where, 2, RANKS, run_together);
+	stop_agent();
+}
+
 static void many_together(const char *(*where)(void))
 {
-	for (unsigned n = 2; n <= AGENTS; n++) {
-		run_many(where, n, RANKS, run_together);
-		stop_agent();
-	}
+	run_many(where, AGENTS, RANKS, run_together);
+	stop_agent();
 }
 
 static void many_slow(const char *(*where)(void))
@@ -1693,6 +1698,7 @@ MANY_CASE(many_held)
 MANY_CASE(three_held)
 MANY_CASE(many_slow)
 MANY_CASE(many_waiting)
+MANY_CASE(two_together)
 MANY_CASE(many_together)
 MANY_CASE(many_left)
 MANY_CASE(many_apart)
@@ -1718,6 +1724,7 @@ VERBS_CASE(many_held)
 VERBS_CASE(three_held)
 VERBS_CASE(many_slow)
 VERBS_CASE(many_waiting)
+VERBS_CASE(two_together)
 VERBS_CASE(many_together)
 VERBS_CASE(many_left)
 VERBS_CASE(many_apart)
@@ -1731,11 +1738,12 @@ VERBS_CASE(many_refused)
 #define EACH_MANY(t)                                                                               \
 	cmocka_unit_test(many_large_##t), cmocka_unit_test(many_held_##t),                         \
 		cmocka_unit_test(three_held_##t), cmocka_unit_test(many_slow_##t),                 \
-		cmocka_unit_test(many_waiting_##t), cmocka_unit_test(many_together_##t),           \
-		cmocka_unit_test(many_left_##t), cmocka_unit_test(many_apart_##t),                 \
-		cmocka_unit_test(many_killed_##t), cmocka_unit_test(many_agent_lost_##t),          \
-		cmocka_unit_test(many_cut_##t), cmocka_unit_test(all_cut_##t),                     \
-		cmocka_unit_test(large_cut_##t), cmocka_unit_test(many_refused_##t)
+		cmocka_unit_test(many_waiting_##t), cmocka_unit_test(two_together_##t),            \
+		cmocka_unit_test(many_together_##t), cmocka_unit_test(many_left_##t),              \
+		cmocka_unit_test(many_apart_##t), cmocka_unit_test(many_killed_##t),               \
+		cmocka_unit_test(many_agent_lost_##t), cmocka_unit_test(many_cut_##t),             \
+		cmocka_unit_test(all_cut_##t), cmocka_unit_test(large_cut_##t),                    \
+		cmocka_unit_test(many_refused_##t)
 
 #define EACH(t)                                                                                    \
 	cmocka_unit_test(once_##t), cmocka_unit_test(threads_##t),                                 \
