@@ -58,6 +58,14 @@ static void set_version(struct soda_file_version *version, const struct stat *st
 					       st->st_mtim, st->st_ctim };
 }
 
+/* The same, of a file that others may look at: they compare dev and ino, which are constant. */
+static void move_version(struct soda_file_version *version, const struct stat *st)
+{
+	version->size = (uint64_t)st->st_size;
+	version->mtime = st->st_mtim;
+	version->ctime = st->st_ctim;
+}
+
 static bool is_same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
@@ -143,7 +151,7 @@ static int extend(struct soda_file *file, int fd, const struct soda_file_request
 	if (!r)
 		r = fstat(fd, &st) ? -errno : 0;
 	if (!r) {
-		set_version(&file->version, &st);
+		move_version(&file->version, &st);
 		return 0;
 	}
 	if (ftruncate(fd, old))
@@ -182,7 +190,7 @@ static int prepare_sealed(struct soda_file *file, int fd, const struct soda_file
 		soda_server_why(why, "%s: cannot be prepared: %s", req->name, soda_strerror(r));
 		return r == -EDQUOT ? -ENOSPC : r;
 	}
-	set_version(&file->version, &st);
+	move_version(&file->version, &st);
 	return 0;
 }
 
