@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What stays in the page buffer: ranges that somebody's buffer has, and those that soda.advise()
- * was told to pin.  Pins do not count in libsoda, and are of whole chunks, so they are counted
- * here, by range: each is entered before it is pinned, and unpinned when no other one is near.
+ * The ranges that stay in the page buffer: those that somebody's buffer has, and those that
+ * soda.advise() was told to pin.  Pins do not count in libsoda, and are of whole chunks, so they
+ * are counted here, by range: each is entered before it is pinned, and unpinned when no other one
+ * is near.
  *
  *   HELD, KEPT --(its buffer ends; "unpin"; the memory is freed)--> OVER --(none is near)--> gone
  *
@@ -133,7 +134,7 @@ int soda_python_pin_keep(char *start, size_t bytes)
 	return pin(start, bytes, PIN_KEPT, &unused);
 }
 
-/* What a KEPT range has before or behind another one stays KEPT. */
+/* The parts of a KEPT range before and behind another one stay KEPT. */
 static void keep_rest_locked(const struct soda_python_pin *p, char *start, size_t bytes)
 {
 	char *end = start + bytes, *p_end = p->start + p->bytes;

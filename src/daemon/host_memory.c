@@ -66,7 +66,7 @@ static uint64_t limit_of_group(const struct cgroup_files *files, const char *gro
 	return read_in_group(files, group, files->limit, NULL, UINT64_MAX);
 }
 
-/* Of both limits the least: what is held up at each page is as good as silent to its clients. */
+/* The least of both limits: a server that is held up at each page is as good as silent. */
 static uint64_t least_limit(const struct cgroup_files *files, const char *group)
 {
 	uint64_t limit = limit_of_group(files, group), throttle = UINT64_MAX;

@@ -19,9 +19,9 @@
 #include "base/numa/numa_node.h"
 
 /*
- * What can be allocated now: MemAvailable, but no more than the cgroups leave, below their limits
- * and memory.high, their page cache not counted, and no more than these NUMA nodes have, if any are
- * chosen.  0: unknown, or nothing.
+ * The memory that can be allocated now: MemAvailable, but no more than the cgroups leave, below
+ * their limits and memory.high, their page cache not counted, and no more than these NUMA nodes
+ * have, if any are chosen.  0: unknown, or nothing.
  */
 uint64_t soda_host_memory_available(const struct soda_nodes *nodes);
 /* What the machine has, without swap space. 0: unknown. */

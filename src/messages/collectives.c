@@ -133,7 +133,7 @@ SODA_API int soda_msg_min_double(struct soda_msg_job *job, double mine, double *
 
 /* Rounds */
 
-/* What all ranks do in so many rounds. */
+/* All ranks do this in so many rounds. */
 struct rounds {
 	enum soda_msg_op op;
 	size_t n;

@@ -450,8 +450,7 @@ int soda_hosts_routers(const char *agents, const uint8_t *places, uint32_t ranks
 	return take_text(put_routers(out, agents, places, ranks, why), out, &text, list_p, why);
 }
 
-/* Of a directory whose sockets' names, of 16 digits and a rank, still fit into a socket's address.
- */
+/* The longest directory whose sockets' names, of 16 digits and a rank, fit into an address. */
 #define SOCKETS_FOLDER_MAX                                                                         \
 	(sizeof(((struct sockaddr_un *)NULL)->sun_path) - sizeof("/0123456789abcdef.63"))
 

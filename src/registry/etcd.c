@@ -38,7 +38,7 @@ struct refusal {
 	char text[160];
 };
 
-/* Of a text with a password or a token. */
+/* For a text with a password or a token. */
 static void forget(char *text)
 {
 	if (text)
@@ -321,7 +321,7 @@ static int authenticate(struct soda_etcd *etcd, struct soda_why *why)
 	return ret;
 }
 
-/* Of a refusal whether a new token may help. */
+/* Whether a new token may help after a refusal. */
 static bool forgotten(const struct soda_etcd *etcd, int ret, const json_t *answer,
 		      const struct refusal *refusal)
 {

@@ -79,8 +79,8 @@ int soda_identity_of_environment(const char *address, struct soda_identity **ide
 				 struct soda_conf_error *err);
 /*
  * Read the key file again if it is another one.  0: the identity has the key that the file has.
- * What cannot be used changes nothing, is logged, and is an error of soda_key_file_read(), or of
- * stat().
+ * A key that cannot be used changes nothing, is logged, and is an error of soda_key_file_read(), or
+ * of stat().
  */
 int soda_identity_refresh(struct soda_identity *identity);
 /* NULL is a no-op. */

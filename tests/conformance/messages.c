@@ -843,7 +843,7 @@ static void take_tally(void *arg, const struct soda_message *m)
 	pulled->sum += sum_of(m->from, crowd.r->rank, m->data, m->bytes);
 }
 
-/* What takes a message may not pull another one. */
+/* The function that takes a message may not pull another one. */
 static void take_alone(void *arg, const struct soda_message *m)
 {
 	const struct rank *r = crowd.r;
@@ -953,7 +953,7 @@ static void share(struct rank *r, struct soda_msg_job *job)
 	}
 }
 
-/* What all ranks compute together. */
+/* All ranks compute this together. */
 static void run_together(struct rank *r)
 {
 	struct soda_msg_job *job = start(r);

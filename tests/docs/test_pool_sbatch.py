@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What examples/slurm/pool.sbatch takes for an answer, with a Slurm that only names nodes."""
+"""The answers that examples/slurm/pool.sbatch takes, with a Slurm that only names nodes."""
 import os
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ STUBS = {
 
 class Pool(unittest.TestCase):
     def ask(self, memory_nodes, **settings):
-        """What the script says, and how its first server would have been started."""
+        """The script's output, and how its first server would have been started."""
         with tempfile.TemporaryDirectory() as folder:
             for name, text in STUBS.items():
                 stub = pathlib.Path(folder, name)

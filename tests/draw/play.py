@@ -32,7 +32,7 @@ class Play:
     def later(self, ms, function):
         self.undo.append((time.monotonic() + ms / 1000, function))
 
-    # What happens
+    # Events
 
     def happen(self):
         ms = self.dice.choice([5, 50, 300, 1000])
@@ -220,7 +220,7 @@ class Play:
         return None
 
     def keep(self, where):
-        """What a failure has left, but for sockets and data."""
+        """The files that a failure has left, but for sockets and data."""
         shutil.rmtree(where, ignore_errors=True)
         os.makedirs(where)
         for name in os.listdir(self.folder):

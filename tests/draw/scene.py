@@ -247,7 +247,7 @@ class Stage:
         self.etcd = self.seal_state = None
 
     def loses(self):
-        """What has no second copy goes with its server."""
+        """Content without a second copy goes with its server."""
         return self.drawn['happens'] == 'server ends' and self.drawn['redundancy'] in ('none', 'stripe:2')
 
     def path(self, name):
@@ -257,7 +257,7 @@ class Stage:
         return self.path(tenant + '.key')
 
     def copy_of(self, program):
-        """Where another user can run it, whoever may enter the directory of the build."""
+        """A copy where another user can run it, who may not enter the directory of the build."""
         there = self.path('programs')
         if not os.path.isdir(there):
             os.mkdir(there)

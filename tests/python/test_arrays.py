@@ -202,7 +202,7 @@ class Kernel(unittest.TestCase):
         self.assertEqual(soda.stats()["pinned_bytes"], 0)
 
     def test_what_is_read_stays_clean(self):
-        """What is written to a file is only read in memory."""
+        """An array that is written to a file is only read in memory."""
         fam, local = numbers()
         soda.sync()
         part = fam[:200000]

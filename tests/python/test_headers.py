@@ -19,7 +19,7 @@ SOURCE = os.environ["SODA_SOURCE_DIR"]
 
 
 def version(folder):
-    """What the headers say they are by default: the oldest numpy that a module runs on."""
+    """The version that the headers say by default: the oldest numpy that a module runs on."""
     with open(folder + "/numpy/numpyconfig.h") as file:
         return "2" if "NPY_2_0_API_VERSION" in file.read() else "1"
 

@@ -111,7 +111,7 @@ class Process(unittest.TestCase):
             assert kept[0].all() and kept[1].all()""")
 
     def test_static(self):
-        """What is in an agent's static cache can be given to the kernel, which only reads it."""
+        """An array in an agent's static cache can be given to the kernel, which only reads it."""
         with servers.Agent(self.server.address, "--static", "--static-bytes", "16M") as agent:
             result = servers.run("""
                 import os, soda

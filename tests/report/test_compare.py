@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tools/bench-compare says of two builds: the same of a gain and of a loss of one size."""
+"""tools/bench-compare's verdicts on two builds: the same of a gain and of a loss of one size."""
 import importlib.machinery
 import importlib.util
 import json

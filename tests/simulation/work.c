@@ -779,8 +779,8 @@ static bool any_lacks_room(void)
 }
 
 /*
- * What was refused may be free by now, and what it needs taken by what the application has made
- * since: then that is freed, until there is room for all that waits.
+ * Room that was refused may be free by now, and taken by objects that the application has made
+ * since: then those are freed, until there is room for all that waits.
  */
 static void make_room(void)
 {

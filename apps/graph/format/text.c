@@ -70,7 +70,7 @@ static void inflate_some(struct soda_graph_text *t)
 	}
 }
 
-/* What is before a problem is given first. */
+/* Lines before a problem are given first. */
 static void unpack(struct soda_graph_text *t)
 {
 	t->z.next_out = t->buffer;

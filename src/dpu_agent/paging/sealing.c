@@ -140,7 +140,9 @@ static uint64_t state_bytes(const struct soda_sealer *sealer, const struct wante
 	return pages * PAGE;
 }
 
-/* Of --seal-memory: the state, and in the agent's own memory keys, and the table that a file has.
+/*
+ * The part of --seal-memory that is taken: the state, and in the agent's own memory keys, and the
+ * table that a file has.
  */
 static uint64_t cost(const struct soda_sealer *sealer, const struct wanted *w)
 {
@@ -703,7 +705,7 @@ static void note_changed_locked(struct soda_sealing *s, uint64_t block)
 		s->changed[block / SODA_SEALED_ENTRIES] = 1;
 }
 
-/* Of this life, which has sealed nothing yet: one that who opens the file later can derive. */
+/* This life's key, which has sealed nothing yet; the next owner of the file can derive it. */
 static int set_file_key(struct soda_sealing *s)
 {
 	struct soda_sealing_life *life = &s->head->lives[s->life];

@@ -52,7 +52,7 @@ struct soda_sealing_head {
 	_Atomic uint64_t versions;     /* that were drawn: each by one encryption */
 	uint64_t cipher; /* an agent that finds another one faster goes on with this one */
 	/*
-	 * Of a file: the number of the last commit that was begun.  An agent that
+	 * A file's last commit that was begun, its number.  An agent that
 	 * knows no files has left zeros here.
 	 */
 	uint64_t file, commits;

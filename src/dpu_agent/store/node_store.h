@@ -132,8 +132,7 @@ int soda_node_pin(const struct soda_node_member *member, uint64_t offset, uint64
  */
 int soda_node_unpin(const struct soda_node_member *member, uint64_t offset, uint64_t bytes);
 
-/* Of the object's chunks, whatever those of a session are: all that counts its chunks, counts so.
- */
+/* The object's own size of chunks, which a session's may differ from: its chunks are counted so. */
 uint32_t soda_node_chunk_bytes(const struct soda_node_object *o);
 /* The chunk at `offset`, if [offset, + bytes) is exactly one; else UINT32_MAX. */
 uint32_t soda_node_chunk(const struct soda_node_object *o, uint64_t offset, uint64_t bytes);

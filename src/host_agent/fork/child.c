@@ -52,7 +52,7 @@ static void set(uint32_t id, enum soda_chunk_state to)
 	atomic_store(&chunk(id)->word, (uint32_t)to);
 }
 
-/* What the program may do with a chunk that is away: `list` has no other use here. */
+/* The protection that the program gave a chunk that is away: `list` has no other use here. */
 static void protect_later(uint32_t id, int prot)
 {
 	chunk(id)->list = (uint8_t)prot;

@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What a child sends, on a stream socket; the answer is struct soda_fork_answer and the bytes. */
+/* A child's request, on a stream socket; the answer is struct soda_fork_answer and the bytes. */
 enum soda_fork_kind {
 	SODA_FORK_READ, /* the bytes from `offset` of chunk `id` on, perhaps over several chunks */
 	SODA_FORK_JOIN, /* with a descriptor: another process asks over that one; no answer */

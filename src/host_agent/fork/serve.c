@@ -67,8 +67,8 @@ static int read_closed(const struct iovec *from, char *to)
 }
 
 /*
- * What the chunk has now, by a system call: the object may be freed meanwhile.  -EAGAIN: it went
- * again before it was read.
+ * The chunk's present content, by a system call: the object may be freed meanwhile.  -EAGAIN: it
+ * went again before it was read.
  */
 static int read_now(struct soda_thread *t, uint32_t id, uint32_t offset, uint32_t bytes, char *to)
 {
@@ -394,7 +394,7 @@ static void in_parent(void)
 	soda_signals_restore(&mask);
 }
 
-/* What the parent answers on is not this process's. */
+/* The sockets that the parent answers on are not this process's. */
 static void forget_readers(void)
 {
 	for (uint32_t i = 0; i < serving.n; i++)

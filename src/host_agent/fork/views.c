@@ -220,7 +220,7 @@ static int find_end(struct soda_region *r, void *arg)
 	return 0;
 }
 
-/* What is neither resident, nor zeros, nor lost; what a thread changes just now counts as such. */
+/* Chunks that are neither resident, nor zeros, nor lost; one that a thread changes counts. */
 static int note_wants(struct soda_region *r, void *arg)
 {
 	uint64_t *bits = arg;
@@ -432,7 +432,7 @@ static void keep_range(const char *addr, size_t bytes, const char *first)
 		soda_views_keep(id, first);
 }
 
-/* Of an object that nobody stores to no page is protected. */
+/* No page of an object that nobody stores to is protected. */
 static bool is_read_only(const char *addr)
 {
 	const struct soda_region *r = soda_region_of(soda_chunk_of(addr));

@@ -37,7 +37,7 @@ struct soda_fetch_request {
 	uint64_t withdrawn_ns; /* when, if it was */
 };
 
-/* What one call works with; not on the stack, which may be a signal handler's small one. */
+/* One call's working memory; not on the stack, which may be a signal handler's small one. */
 struct soda_channel_room {
 	struct soda_done done[SODA_COLLECT_MAX];
 	struct soda_install in[SODA_COLLECT_MAX];     /* answers that are installed together */

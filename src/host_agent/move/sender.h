@@ -95,7 +95,7 @@ struct soda_relayed {
 	void *sealed; /* the place of sealing.h with the blocks, or NULL */
 };
 
-/* What is large lies here, and not on the stack of a thread's signal handler: docs/limits.md. */
+/* Large arrays lie here, and not on the stack of a thread's signal handler: docs/limits.md. */
 struct soda_sender {
 	struct soda_thread *t;	  /* whose counters count what is sent */
 	uint32_t server;	  /* to which `conn` leads: index of its link */

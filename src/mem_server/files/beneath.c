@@ -18,7 +18,8 @@
 
 #define OPEN_TRIES 16 /* openat2 fails with EAGAIN when another thread renames on the way */
 
-/* Of files that are made, less the server's umask: a tenant's content is not the machine's. */
+/* The mode of files that are made, less the server's umask: a tenant's content is not the
+ * machine's. */
 #define NEW_FILE_MODE 0660
 
 bool soda_beneath_walk_only;

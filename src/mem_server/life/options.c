@@ -43,7 +43,7 @@ static const struct soda_option options[] = {
 	  .arg = "FILE",
 	  .help = "Serve the tenants of this file only (soda-tenant-add(1) makes it), who prove "
 		  "their keys; with quotas and directories of their own, instead of --export. Read "
-		  "again on SIGHUP. Default: whoever can connect is served." },
+		  "again on SIGHUP. Default: all that can connect are served." },
 	{ .name = "domain",
 	  .env = ENV "DOMAIN",
 	  .type = SODA_OPT_STRING,

@@ -11,7 +11,7 @@ struct image {
 	const uint8_t *step, *structs;
 	uint64_t bytes, structs_bytes;
 	unsigned fields; /* met so far, by what reads a schema */
-	/* Of what it copies: each field has its own strings in the step, so it is no larger. */
+	/* The bound of a copy: each field has its own strings in the step, so it is no larger. */
 	uint64_t strings_bytes;
 	struct soda_arrow_why *why;
 };

@@ -36,7 +36,7 @@ bool run_is_ours(const void *caller)
 	return (const char *)caller >= __ehdr_start && (const char *)caller < _end;
 }
 
-/* Of the C library, and of its loader, which has threads' vectors: [from, to). */
+/* The C library, and its loader, which has threads' vectors: addresses [from, to). */
 static struct library {
 	const char *from, *to;
 } libc, loader;

@@ -189,7 +189,7 @@ static void *fam_realloc(void *p, size_t bytes, const void *caller)
 	return q;
 }
 
-/* As of the C library's reallocarray(), which calls the program's realloc(), whoever defines it. */
+/* As the C library's reallocarray() does, which calls the realloc() that the program has. */
 static void *others_realloc(void *p, size_t bytes)
 {
 	static void *(*others)(void *, size_t);

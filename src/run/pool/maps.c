@@ -319,7 +319,7 @@ static int on_mapped(char *addr, size_t bytes, int (*fn)(char *, size_t, int), i
 	return holes ? -ENOMEM : 0;
 }
 
-/* What the child of a fork got from its parent is local memory, once it is there. */
+/* Memory that the child of a fork got from its parent is local, once it is there. */
 static int child_madvise(char *addr, size_t bytes, int advice)
 {
 	if (advice == MADV_DONTNEED || advice == MADV_FREE || advice == 24 /* DONTNEED_LOCKED */) {
@@ -466,7 +466,7 @@ RUN_API int munlock(const void *addr, size_t bytes)
 	return lock_pages(addr, bytes, false);
 }
 
-/* Of local memory: the kernel fills the vector, which may be fabric memory. */
+/* Local memory: the kernel fills the vector, which may be fabric memory. */
 static int local_mincore(void *addr, size_t bytes, unsigned char *vec)
 {
 	size_t n = run_pages(bytes) / PAGE, had;

@@ -303,7 +303,7 @@ static bool is_stale(const struct sockaddr_un *addr, socklen_t bytes)
 	return stale;
 }
 
-/* What lies there may go: a stale socket of this user's. NULL, or the reason why not. */
+/* A file at the path may go if it is a stale socket of this user's. NULL, or the reason why not. */
 static const char *may_replace(const struct sockaddr_un *addr, socklen_t bytes)
 {
 	struct stat st;

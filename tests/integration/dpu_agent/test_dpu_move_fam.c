@@ -211,7 +211,7 @@ static void moves(const struct job *job)
 	down();
 }
 
-/* What is sealed no agent sees, and no server what an agent fills; other memory moves as ever. */
+/* No agent sees sealed content, no server sees content that an agent fills; the rest moves. */
 static void child_seals(const void *arg)
 {
 	char local[LOCAL];

@@ -246,7 +246,7 @@ static void check_in_the_way(void **state)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* What a server that was killed has left, of this user and of another one. */
+/* A killed server's socket, of this user and of another one. */
 static void check_left_over(void **state)
 {
 	struct server killed;

@@ -264,7 +264,7 @@ static bool was_told_something(const struct squatter *s)
 	return WEXITSTATUS(status);
 }
 
-/* In a child: -errno of joining whoever listens there, as a positive number; 98: without words. */
+/* In a child: -errno of joining the listener there, as a positive number; 98: without words. */
 static int join_squatter(const struct squatter *s, const char *server_user, bool with_key)
 {
 	static const struct soda_identity tenant = { .proves = true,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the calls of etcd's JSON gateway make of answers, also of such as no healthy etcd gives:
+ * The calls of etcd's JSON gateway read answers, also such as no healthy etcd gives:
  * gateways of this test's own, on loopback, that answer as they are told.
  */
 #include <arpa/inet.h>

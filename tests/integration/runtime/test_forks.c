@@ -92,7 +92,7 @@ static void let_go(struct waiting *w)
 	close(w->go);
 }
 
-/* What is here and what is not, at once. */
+/* Chunks that are here and chunks that are not, at once. */
 static void child_reads(const void *arg)
 {
 	uint64_t *fam = filled();
@@ -147,7 +147,7 @@ static void child_many(const void *arg)
 	check_all(fam, 5);
 }
 
-/* What the parent gives away is still the child's. */
+/* Memory that the parent gives away is still the child's. */
 static void child_freed(const void *arg)
 {
 	uint64_t *fam = filled(), *next;

@@ -246,7 +246,7 @@ static void use_heap(struct beside *b)
 	soda_free(p);
 }
 
-/* What the thread that ends waits for, and nobody else. */
+/* Only the thread that ends waits for this. */
 static void child_beside(const void *arg)
 {
 	bool of_file = *(const bool *)arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What this machine can give, where a memory cgroup of version 2 says less than the machine. */
+/* The memory that this machine can give, where a memory cgroup of version 2 says less than the
+ * machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -207,7 +207,7 @@ static int state_file(int flags)
 	return fd;
 }
 
-/* What a backup has of the directory, brought back: a file of its own. */
+/* A backup of the directory, brought back: a file of its own. */
 static void restore(const void *copy, size_t bytes)
 {
 	char path[sizeof(dir) + 32];
@@ -349,7 +349,7 @@ static void test_budget(void **state)
 	soda_sealer_stop(&sealer);
 }
 
-/* What can never fit is refused, and nobody who is away has his keys forgotten for it. */
+/* An object that can never fit is refused, and nobody who is away has his keys forgotten for it. */
 static void test_too_much_costs_nobody(void **state)
 {
 	struct soda_sealing *away = NULL, *live = NULL, *s = NULL;

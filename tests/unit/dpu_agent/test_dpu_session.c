@@ -1583,7 +1583,7 @@ static int join_store(struct program *p, const struct program *as, uint64_t secr
 	return program_call(p, SODA_MSG_STORE, body, soda_wire_put_store(body, &ask));
 }
 
-/* What p says of itself stays. */
+/* p's description of itself stays. */
 static void open_file_again(struct program *p, const char *list, uint32_t i, uint64_t pages)
 {
 	p->member = tag_of(list, i);

@@ -232,7 +232,7 @@ static int count_in_heap(const uint8_t *hidden, size_t bytes)
 	return found;
 }
 
-/* What a child of a fork does with its copy: no key is left in it, and others can be used. */
+/* A child of a fork wipes its copy: no key is left in it, and others can be used. */
 static void test_engine_forgets(void **state)
 {
 	static uint8_t hidden[SODA_KEY_BYTES];

@@ -50,7 +50,7 @@ static const struct soda_conf conf = {
 		"lists. A triple "
 		"of a directed graph gets its in-edges as a second one: OUTPUT.in.config, "
 		".in.idx, .in.adj.\n\n"
-		"What comes out is made in a hidden folder beside OUTPUT and takes its place "
+		"The result is made in a hidden folder beside OUTPUT and takes its place "
 		"when it is whole: a conversion that fails leaves what was there. The input "
 		"is never replaced, nor is a file that has the name of one of a triple and "
 		"is none.",

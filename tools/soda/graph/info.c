@@ -38,8 +38,8 @@ struct facts {
 	struct soda_graph_source *source;
 	uint64_t edges, loops, largest_id;
 	/*
-	 * Of `room` ids: 0 does not occur, else its edges and 1.  Pages of ids that do not occur
-	 * are never touched, and take no memory.
+	 * One number for each of `room` ids: 0 does not occur, else its edges and 1.  Pages of ids
+	 * that do not occur are never touched, and take no memory.
 	 */
 	uint32_t *degrees;
 	uint64_t room;

@@ -88,7 +88,7 @@ struct soda_prefetch_options {
 	enum soda_prefetch_limit limit;
 	bool always; /* no adaptive switch, no limit: caching is on for all */
 	/*
-	 * Of one server so many fetches are under way at a time, 0: any number.  Where there are
+	 * So many fetches of one server are under way at a time, 0: any number.  Where there are
 	 * more workers than that, a server that does not answer leaves some for the others.
 	 */
 	unsigned per_server;

@@ -426,8 +426,8 @@ static void case_cancel(void)
 }
 
 /*
- * What the C library's loader keeps for a thread is local: the C library reads it with all signals
- * blocked when it frees the stacks of detached threads.
+ * The vector that the C library's loader keeps for a thread is local: the C library reads it with
+ * all signals blocked when it frees the stacks of detached threads.
  */
 static void *has_local_vector(void *arg)
 {

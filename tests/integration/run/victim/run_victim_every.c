@@ -221,7 +221,7 @@ static void check_attributes(void)
 	close(fd);
 }
 
-/* Of the C library since 2.36, which ends the program where the kernel cannot fill its buffer. */
+/* The C library has it since 2.36, and ends the program where the kernel cannot fill its buffer. */
 extern void arc4random_buf(void *p, size_t n) __attribute__((weak));
 
 static void check_arc4random(char *p)
@@ -391,7 +391,7 @@ static void check_limits(void)
 	CHECK(AWAY(wait3(status, 0, usage)) == pid && WEXITSTATUS(*status) == 9);
 }
 
-/* Of local memory, told in a vector that is fabric memory. */
+/* Local memory, told in a vector that is fabric memory. */
 static void check_mincore(void)
 {
 	unsigned char *vec = object(4), *p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE,

@@ -64,7 +64,7 @@ static void child_maps(unsigned char *p)
 	CHECK(!munmap(q, BIG + MIB) && faults(p, false));
 }
 
-/* What was closed and read-only in the parent is so in the child. */
+/* Ranges that were closed and read-only in the parent are so in the child. */
 static void child_closed(unsigned char *p)
 {
 	CHECK(faults(p, false) && faults(p + MIB, true));
