@@ -24,7 +24,6 @@
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
 #include "host_agent/core/link.h"
-#include "host_agent/pages/holder.h"
 #include "host_agent/pages/uffd.h"
 #include "nodes.h"
 #include "sealing/sealing.h"

@@ -31,7 +31,6 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
-#include "host_agent/pages/holder.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/pages/holder.h"
+#include "host_agent/pages/uffd.h"
 
 #include <errno.h>
 #include <sched.h>
