@@ -128,9 +128,13 @@ int soda_fd_lost(void)
 
 void soda_fds_end(int fd)
 {
+	/* Another thread that finds it at the same time leaves the first one the time to say so. */
+	const struct timespec moment = { .tv_sec = 1 };
 	static _Atomic bool said;
 
-	if (!atomic_exchange(&said, true))
+	if (atomic_exchange(&said, true))
+		syscall(SYS_nanosleep, &moment, NULL);
+	else
 		soda_log_error(
 			"descriptor %d, which fabric memory needs, was closed or replaced by "
 			"the program: ending it rather than read zeros; a program must not "

@@ -118,6 +118,34 @@ void *alloc_checked(size_t bytes)
 	return p;
 }
 
+enum { PATTERN_WORDS = 64 };
+
+void fill_pattern(uint64_t *words, size_t bytes, unsigned round)
+{
+	for (size_t i = 0; i < bytes / sizeof(*words); i += PATTERN_WORDS)
+		words[i] = mix(i, round);
+}
+
+void check_pattern(const uint64_t *words, size_t bytes, unsigned round)
+{
+	for (size_t i = 0; i < bytes / sizeof(*words); i += PATTERN_WORDS)
+		CHECK_EQ(words[i], mix(i, round));
+}
+
+uint64_t *patterned_object(const char *server, const char *buffer, unsigned threads, size_t bytes)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t *words;
+
+	cfg.server = server;
+	cfg.buffer = buffer;
+	cfg.threads = threads;
+	start(&cfg);
+	words = alloc_checked(bytes);
+	fill_pattern(words, bytes, 0);
+	return words;
+}
+
 struct soda_stats stats_now(void)
 {
 	struct soda_stats s;

@@ -111,6 +111,13 @@ _Noreturn void check_failed(const char *file, int line, const char *cond, const 
 void start(const struct soda_config *cfg);
 void *alloc_checked(size_t bytes);
 struct soda_stats stats_now(void);
+/*
+ * start() with that buffer and so many threads, and an object of so many bytes with a pattern in
+ * every 512 bytes; likewise its check, which is of the round that fill_pattern() has stored last.
+ */
+uint64_t *patterned_object(const char *server, const char *buffer, unsigned threads, size_t bytes);
+void fill_pattern(uint64_t *words, size_t bytes, unsigned round);
+void check_pattern(const uint64_t *words, size_t bytes, unsigned round);
 
 /*
  * The smallest buffer that this configuration takes, in bytes: what the error

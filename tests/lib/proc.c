@@ -314,6 +314,18 @@ void server_forget(struct server *server)
 	server->log_fd = server->life_fd = -1;
 }
 
+void program_environment(void)
+{
+	static const char *const names[] = { "SODA_SERVER", "SODA_MEM_SERVER", "SODA_DPU",
+					     "SODA_BUFFER", "SODA_LOG" };
+
+	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
+	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
+	setenv("LC_ALL", "C", 1);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unsetenv(names[i]);
+}
+
 int program_run(const char *path, const char *const *args, struct program *program)
 {
 	return program_run_within(path, args, END_MS, program);

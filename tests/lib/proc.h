@@ -73,6 +73,11 @@ struct program {
 	char err[4096];
 };
 
+/*
+ * The environment of programs of `soda run`: as patient as a busy machine needs, in the C locale,
+ * and with no setting from outside of the test.
+ */
+void program_environment(void);
 /* Run a program of this build, "src/mem_server/soda-mem-server", for at most 60 s. 0 or -1. */
 int program_run(const char *path, const char *const *args, struct program *program);
 

@@ -651,6 +651,19 @@ static void adopted_again_late(void **state)
 	end();
 }
 
+/* physics stores its value; the agent's key is rotated; next: the token that comes then. */
+static uint64_t store_and_rotate(struct peer *physics, struct soda_mr *mr,
+				 struct soda_wire_token *next)
+{
+	store_value(physics, mr);
+	tenancy_rotate(&below, "node7");
+	tenancy_save(&below);
+	assert_int_equal(kill(server.pid, SIGHUP), 0);
+	assert_true(server_logs(&server, "read again: 1 tenant"));
+	assert_int_equal(peer_token(physics, token.number, next), 0);
+	return physics->welcome.client_id;
+}
+
 /* The agent's own key is rotated while it runs: tokens from then on are for one that has the new.
  */
 static void adopted_after_rotation(void **state)
@@ -661,13 +674,7 @@ static void adopted_after_rotation(void **state)
 	uint64_t id;
 
 	begin(false);
-	store_value(&physics, &mr);
-	id = physics.welcome.client_id;
-	tenancy_rotate(&below, "node7");
-	tenancy_save(&below);
-	assert_int_equal(kill(server.pid, SIGHUP), 0);
-	assert_true(server_logs(&server, "read again: 1 tenant"));
-	assert_int_equal(peer_token(&physics, token.number, &next), 0);
+	id = store_and_rotate(&physics, &mr, &next);
 	next_agent();
 	address = agent.address;
 	peer_vanish(&physics);
@@ -693,13 +700,7 @@ static void adopted_when_the_key_is_there(void **state)
 	grace = "100ms";
 	begin(false);
 	grace = "60s";
-	store_value(&physics, &mr);
-	id = physics.welcome.client_id;
-	tenancy_rotate(&below, "node7");
-	tenancy_save(&below);
-	assert_int_equal(kill(server.pid, SIGHUP), 0);
-	assert_true(server_logs(&server, "read again: 1 tenant"));
-	assert_int_equal(peer_token(&physics, token.number, &next), 0);
+	id = store_and_rotate(&physics, &mr, &next);
 	join(&operator, OPERATOR);
 	peer_vanish(&physics);
 	for (int i = 0; i < 3000 && peer_stat_sum(&operator, "tenant_list", "clients") > 1; i++)

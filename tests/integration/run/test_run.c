@@ -721,11 +721,7 @@ int main(int argc, char **argv)
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))
 		return as_nobody(argv + 2);
 	/* a machine may be busy, and none of this is about patience */
-	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
-	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
-	unsetenv("SODA_SERVER");
-	unsetenv("SODA_DPU");
-	unsetenv("SODA_BUFFER");
+	program_environment();
 	if (argc == 2) /* one of them, by hand */
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("run", tests, NULL, NULL);

@@ -154,12 +154,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_scripts) };
 
-	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
-	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
-	setenv("LC_ALL", "C", 1);
-	unsetenv("SODA_SERVER");
-	unsetenv("SODA_DPU");
-	unsetenv("SODA_BUFFER");
-	unsetenv("SODA_LOG");
+	program_environment();
 	return cmocka_run_group_tests_name("run_scripts", tests, setup, teardown);
 }

@@ -455,12 +455,6 @@ int main(void)
 	};
 
 	/* a machine may be busy, and none of this is about patience */
-	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
-	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
-	unsetenv("SODA_SERVER");
-	unsetenv("SODA_MEM_SERVER");
-	unsetenv("SODA_DPU");
-	unsetenv("SODA_BUFFER");
-	unsetenv("SODA_LOG");
+	program_environment();
 	return cmocka_run_group_tests_name("run_tree", tests, setup, teardown);
 }

@@ -19,23 +19,12 @@ static struct world world;
 
 static uint64_t *filled(void)
 {
-	struct soda_config cfg = SODA_CONFIG_INIT;
-	uint64_t *fam;
-
-	cfg.server = world.address;
-	cfg.buffer = "2M";
-	cfg.threads = 2;
-	start(&cfg);
-	fam = alloc_checked(CHUNKS * CHUNK);
-	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += 64)
-		fam[i] = mix(i, 0);
-	return fam;
+	return patterned_object(world.address, "2M", 2, CHUNKS * CHUNK);
 }
 
 static void check_all(const uint64_t *fam)
 {
-	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += 64)
-		CHECK_EQ(fam[i], mix(i, 0));
+	check_pattern(fam, CHUNKS * CHUNK, 0);
 }
 
 /* The library's descriptor that the kernel calls so; -1: there is none. */

@@ -22,34 +22,17 @@ static struct world world;
 
 static void fill(uint64_t *fam, unsigned round)
 {
-	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += STEP)
-		fam[i] = mix(i, round);
+	fill_pattern(fam, CHUNKS * CHUNK, round);
 }
 
 static void check_all(const uint64_t *fam, unsigned round)
 {
-	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += STEP)
-		CHECK_EQ(fam[i], mix(i, round));
-}
-
-static void begin(void)
-{
-	struct soda_config cfg = SODA_CONFIG_INIT;
-
-	cfg.server = world.address;
-	cfg.buffer = "4M";
-	cfg.threads = 3;
-	start(&cfg);
+	check_pattern(fam, CHUNKS * CHUNK, round);
 }
 
 static uint64_t *filled(void)
 {
-	uint64_t *fam;
-
-	begin();
-	fam = alloc_checked(CHUNKS * CHUNK);
-	fill(fam, 0);
-	return fam;
+	return patterned_object(world.address, "4M", 3, CHUNKS * CHUNK);
 }
 
 static void expect_end(pid_t pid, int wanted)
@@ -303,10 +286,7 @@ static void child_beyond(const void *arg)
 	struct waiting w;
 	int status;
 
-	begin();
-	fam = alloc_checked(words * 8);
-	for (size_t i = 0; i < words; i += CHUNK_WORDS)
-		fam[i] = mix(i, 0);
+	fam = patterned_object(world.address, "4M", 3, words * 8);
 	if (fork_waiting(&w)) {
 		for (size_t i = 0; i < words; i += CHUNK_WORDS)
 			if (fam[i] != mix(i, 0))
