@@ -27,10 +27,10 @@ void soda_uffd_close(void);
 
 /*
  * The holder (holder.c): a thread with a table of descriptors of its own, in which the userfaultfd
- * is the only one.  When the last descriptor of a userfaultfd goes the kernel takes its faults away,
- * without a word: a missing page is then a page of zeros.  A program can close ours past the C
- * library (close_range(2) by number, say); with this thread the faults stay, the next one finds that
- * the descriptor is gone, and ends the process (soda_fds_end).
+ * is the only one.  When the last descriptor of a userfaultfd goes the kernel takes its faults
+ * away, without a word: a missing page is then a page of zeros.  A program can close ours past the
+ * C library (close_range(2) by number, say); with this thread the faults stay, the next one finds
+ * that the descriptor is gone, and ends the process (soda_fds_end).
  *
  * Start it, and wait until it has the descriptor.  0; an error of soda_helper_start(), or the
  * kernel's: then a program that closes the descriptor is noticed by the keeper only.
