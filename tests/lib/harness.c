@@ -146,6 +146,19 @@ uint64_t *patterned_object(const char *server, const char *buffer, unsigned thre
 	return words;
 }
 
+void expect_file_refused(const char *name, size_t bytes, unsigned flags, const char *word)
+{
+	double until = now_seconds() + 20;
+	size_t got;
+	void *p;
+
+	while (!(p = soda_alloc_file(name, bytes, flags, &got)) && errno == EBUSY &&
+	       !strstr(soda_last_error(), word) && now_seconds() < until)
+		sleep_ms(20);
+	CHECK(!p, "%s was given, not refused with \"%s\"", name, word);
+	CHECK(strstr(soda_last_error(), word), "%s", soda_last_error());
+}
+
 struct soda_stats stats_now(void)
 {
 	struct soda_stats s;

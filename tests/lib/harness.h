@@ -118,6 +118,11 @@ struct soda_stats stats_now(void);
 uint64_t *patterned_object(const char *server, const char *buffer, unsigned threads, size_t bytes);
 void fill_pattern(uint64_t *words, size_t bytes, unsigned round);
 void check_pattern(const uint64_t *words, size_t bytes, unsigned round);
+/*
+ * soda_alloc_file() is refused with an error that has that word in it.  A file that belongs to a
+ * program, or an agent, that has ended just now is busy for a moment more: that is waited out.
+ */
+void expect_file_refused(const char *name, size_t bytes, unsigned flags, const char *word);
 
 /*
  * The smallest buffer that this configuration takes, in bytes: what the error

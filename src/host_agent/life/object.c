@@ -173,7 +173,7 @@ void soda_objects_end(void)
 enum {
 	/* where all members of a pool are away, how often they are looked at */
 	MEMBER_LOOK_MS = 20,
-	/* where too few are there, how long the others are waited for */
+	/* where too few are there, how long the others are waited for at least */
 	MEMBERS_RETURN_MS = 500,
 };
 
@@ -624,19 +624,31 @@ static void await_any_member(uint64_t until)
 	}
 }
 
+/* Whether no more is to be learnt of a member: it is up, or its copies were given up. */
+static bool member_is_settled(const struct soda_link *link)
+{
+	return soda_server_up(&link->server) || atomic_load(&link->expelled_ns);
+}
+
 /*
  * Whether more of them are up than there were.  Those of an agent that was started anew come back
- * one after the other, so each gets a moment.
+ * one after the other: each gets a moment, and with redundancy until it counts as lost.
  */
 static bool await_more_members(uint32_t were, uint64_t until)
 {
-	uint64_t moment = soda_now_ns() + MEMBERS_RETURN_MS * SODA_MS_NS;
+	uint64_t moment = soda_now_ns() + MEMBERS_RETURN_MS * SODA_MS_NS, look;
 
 	if (were == soda_members())
 		return false;
-	for (uint32_t i = 0; i < soda_members(); i++)
-		soda_server_wait(&soda_agent.links[i].server, moment < until ? moment : until,
-				 NULL);
+	for (uint32_t i = 0; i < soda_members(); i++) {
+		struct soda_link *link = &soda_agent.links[i];
+
+		soda_server_wait(&link->server, moment < until ? moment : until, NULL);
+		while (soda_redundant() && !member_is_settled(link) && soda_now_ns() < until) {
+			look = soda_now_ns() + MEMBER_LOOK_MS * SODA_MS_NS;
+			soda_server_wait(&link->server, look < until ? look : until, NULL);
+		}
+	}
 	return members_up() > were;
 }
 

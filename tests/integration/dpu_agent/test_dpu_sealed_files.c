@@ -116,14 +116,6 @@ static void *open_checked(const char *name, size_t bytes, unsigned flags)
 	return p;
 }
 
-static void expect_refusal(const char *name, size_t bytes, unsigned flags, const char *word)
-{
-	size_t got;
-
-	CHECK(!soda_alloc_file(name, bytes, flags, &got), "%s", name);
-	CHECK(strstr(soda_last_error(), word), "%s", soda_last_error());
-}
-
 static void fill(char *data, unsigned round)
 {
 	fill_text(data, BYTES, mark, round);
@@ -368,15 +360,15 @@ static void test_parts(void **state)
 static void child_refused(const void *arg)
 {
 	begin(false);
-	expect_refusal("plain", 0, SODA_WRITABLE, "is not sealed");
-	expect_refusal("file", 0, SODA_PRIVATE, "PRIVATE");
-	expect_refusal("file", BYTES + 5000, SODA_WRITABLE, "another size");
-	expect_refusal("file", BYTES - 1, SODA_WRITABLE, "cannot be changed");
-	expect_refusal("file", BYTES + 1, SODA_READ_ONLY, "cannot be changed");
-	expect_refusal("none", 0, SODA_WRITABLE, "");
-	expect_refusal("none", 0, SODA_READ_ONLY, "");
+	expect_file_refused("plain", 0, SODA_WRITABLE, "is not sealed");
+	expect_file_refused("file", 0, SODA_PRIVATE, "PRIVATE");
+	expect_file_refused("file", BYTES + 5000, SODA_WRITABLE, "another size");
+	expect_file_refused("file", BYTES - 1, SODA_WRITABLE, "cannot be changed");
+	expect_file_refused("file", BYTES + 1, SODA_READ_ONLY, "cannot be changed");
+	expect_file_refused("none", 0, SODA_WRITABLE, "");
+	expect_file_refused("none", 0, SODA_READ_ONLY, "");
 	/* the server could have put it in the place of a sealed one */
-	expect_refusal("plain", 0, SODA_READ_ONLY, "--seal-files");
+	expect_file_refused("plain", 0, SODA_READ_ONLY, "--seal-files");
 	open_checked("file", 0, SODA_WRITABLE);
 }
 
@@ -388,7 +380,7 @@ static void child_reads_plain(const void *arg)
 	plain = soda_alloc_file("plain", 0, SODA_READ_ONLY, NULL);
 	CHECK(plain, "%s", soda_last_error());
 	CHECK_EQ(memcmp(plain, mark, sizeof(mark)), 0);
-	expect_refusal("plain", 0, SODA_WRITABLE, "is not sealed");
+	expect_file_refused("plain", 0, SODA_WRITABLE, "is not sealed");
 }
 
 static void child_seals_itself(const void *arg)
@@ -396,23 +388,23 @@ static void child_seals_itself(const void *arg)
 	setenv("SODA_SEAL", "1", 1);
 	setenv("SODA_SEAL_KEY_FILE", keys[0], 1);
 	begin(false);
-	expect_refusal("file", 0, SODA_WRITABLE, "sealed by its program");
+	expect_file_refused("file", 0, SODA_WRITABLE, "sealed by its program");
 }
 
 static void child_other_key(const void *arg)
 {
 	begin(false);
-	expect_refusal("file", 0, SODA_WRITABLE, "is sealed with the key");
-	expect_refusal("file", 0, SODA_READ_ONLY, "is sealed with the key");
-	expect_refusal("file", BYTES, SODA_WRITABLE | SODA_CREATE, "is sealed with the key");
-	expect_refusal("file", 0, SODA_WRITABLE, "is sealed with the key");
+	expect_file_refused("file", 0, SODA_WRITABLE, "is sealed with the key");
+	expect_file_refused("file", 0, SODA_READ_ONLY, "is sealed with the key");
+	expect_file_refused("file", BYTES, SODA_WRITABLE | SODA_CREATE, "is sealed with the key");
+	expect_file_refused("file", 0, SODA_WRITABLE, "is sealed with the key");
 }
 
 static void child_damaged(const void *arg)
 {
 	begin(false);
-	expect_refusal("file", 0, SODA_WRITABLE, arg);
-	expect_refusal("file", 0, SODA_READ_ONLY, arg);
+	expect_file_refused("file", 0, SODA_WRITABLE, arg);
+	expect_file_refused("file", 0, SODA_READ_ONLY, arg);
 }
 
 static void change(size_t at)

@@ -19,7 +19,7 @@
 #include "lib/world.h"
 
 enum { SERVERS_MAX = 7, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
-enum { PAGES = BYTES / PAGE, SLOW_MS = 20 };
+enum { PAGES = BYTES / PAGE, SLOW_MS = 600 };
 
 /* One server more than a slab lies on, and how many of these may be lost; of stripes none. */
 static const struct kind {
@@ -289,6 +289,14 @@ static void during_stopped(const void *arg)
 	}
 }
 
+/* SODA_TEST_PAUSES: how often one stands still; each time any of them. */
+static int pauses(void)
+{
+	const char *many = getenv("SODA_TEST_PAUSES");
+
+	return many ? atoi(many) : 4;
+}
+
 /*
  * Reads while one stands still for 700 ms, again and again: they come from the other copy, and
  * nobody is given up.
@@ -307,20 +315,13 @@ static void child_late(const void *arg)
 	printf("seed %llu: longest read %.0f ms, %llu of %llu over %d ms\n",
 	       (unsigned long long)load.seed, longest * 1e3, (unsigned long long)slow,
 	       (unsigned long long)ops, SLOW_MS);
-	CHECK(slow * 100 < ops, "%llu of %llu reads took longer than %d ms",
+	/* one that waits for the server does so for most of the pause, and both threads soon do */
+	CHECK(slow < (uint64_t)pauses(), "%llu of %llu reads took longer than %d ms",
 	      (unsigned long long)slow, (unsigned long long)ops, SLOW_MS);
 	CHECK_EQ(stats_now().copies_expelled, 0);
 	CHECK_EQ(stats_now().copies_rebuilt, 0);
 	verify_all();
 	CHECK_EQ(soda_shutdown(), 0);
-}
-
-/* SODA_TEST_PAUSES: how often one stands still; each time any of them. */
-static int pauses(void)
-{
-	const char *many = getenv("SODA_TEST_PAUSES");
-
-	return many ? atoi(many) : 4;
 }
 
 static void during_late(const void *arg)

@@ -67,14 +67,6 @@ static void *open_checked(const char *name, size_t bytes, unsigned flags)
 	return p;
 }
 
-static void expect_refusal(const char *name, size_t bytes, unsigned flags, const char *word)
-{
-	size_t got;
-
-	CHECK(!soda_alloc_file(name, bytes, flags, &got), "%s", name);
-	CHECK(strstr(soda_last_error(), word), "%s", soda_last_error());
-}
-
 static size_t count_marks(const char *data, size_t bytes)
 {
 	size_t n = 0;
@@ -367,35 +359,35 @@ static void test_sparse(void **state)
 static void child_refused(const void *arg)
 {
 	begin(true, keys[0]);
-	expect_refusal("plain", 0, SODA_WRITABLE, "is not sealed");
-	expect_refusal("plain", 0, SODA_READ_ONLY, "is not sealed");
-	expect_refusal("short", 0, SODA_WRITABLE, "is not sealed");
-	expect_refusal("refused", 0, SODA_PRIVATE, "PRIVATE");
-	expect_refusal("refused", BYTES + 5000, SODA_WRITABLE, "another size");
-	expect_refusal("refused", BYTES - 1, SODA_WRITABLE, "another one than asked for");
-	expect_refusal("none", 0, SODA_WRITABLE, "");
+	expect_file_refused("plain", 0, SODA_WRITABLE, "is not sealed");
+	expect_file_refused("plain", 0, SODA_READ_ONLY, "is not sealed");
+	expect_file_refused("short", 0, SODA_WRITABLE, "is not sealed");
+	expect_file_refused("refused", 0, SODA_PRIVATE, "PRIVATE");
+	expect_file_refused("refused", BYTES + 5000, SODA_WRITABLE, "another size");
+	expect_file_refused("refused", BYTES - 1, SODA_WRITABLE, "another one than asked for");
+	expect_file_refused("none", 0, SODA_WRITABLE, "");
 	open_checked("refused", 0, SODA_WRITABLE);
 }
 
 static void child_plain_refused(const void *arg)
 {
 	begin(false, NULL);
-	expect_refusal("refused", 0, SODA_WRITABLE, "is sealed");
-	expect_refusal("refused", 0, SODA_READ_ONLY, "is sealed");
-	expect_refusal("refused", 0, SODA_PRIVATE, "is sealed");
-	expect_refusal("refused", 0, SODA_WRITABLE | SODA_SEALED, "SODA_SEAL_KEY_FILE");
+	expect_file_refused("refused", 0, SODA_WRITABLE, "is sealed");
+	expect_file_refused("refused", 0, SODA_READ_ONLY, "is sealed");
+	expect_file_refused("refused", 0, SODA_PRIVATE, "is sealed");
+	expect_file_refused("refused", 0, SODA_WRITABLE | SODA_SEALED, "SODA_SEAL_KEY_FILE");
 }
 
 static void child_other_key(const void *arg)
 {
 	begin(true, keys[1]);
-	expect_refusal("refused", 0, SODA_WRITABLE, "is sealed with the key");
+	expect_file_refused("refused", 0, SODA_WRITABLE, "is sealed with the key");
 }
 
 static void child_open_key(const void *arg)
 {
 	begin(true, keys[1]);
-	expect_refusal("refused", 0, SODA_WRITABLE, "SODA_SEAL_KEY_FILE");
+	expect_file_refused("refused", 0, SODA_WRITABLE, "SODA_SEAL_KEY_FILE");
 }
 
 static void test_refusals(void **state)
@@ -446,7 +438,7 @@ static void child_changed(const void *arg)
 
 	begin(true, keys[0]);
 	if (c->says) {
-		expect_refusal("changed", 0, SODA_WRITABLE, c->says);
+		expect_file_refused("changed", 0, SODA_WRITABLE, c->says);
 		return;
 	}
 	data = open_checked("changed", 0, SODA_WRITABLE);
