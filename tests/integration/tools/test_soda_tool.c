@@ -219,6 +219,45 @@ static void test_transport(void **state)
 	assert_int_equal(run.status, 1);
 }
 
+/* Servers that are there already, and stay as they were. */
+static void test_transport_elsewhere(void **state)
+{
+	struct server servers[2];
+	char both[sizeof(servers[0].address) * 2];
+	json_t *out, *row;
+	size_t i;
+
+	for (i = 0; i < 2; i++)
+		assert_int_equal(SERVER_START(&servers[i], "--capacity", "128M"), 0);
+	snprintf(both, sizeof(both), "%s,%s", servers[0].address, servers[1].address);
+	RUN("bench", "transport", "--server", both, "--sizes", "4096", "--depths", "2", "--time",
+	    "10ms", "--json");
+	out = answer();
+	assert_int_equal(json_array_size(out), 6);
+	json_array_foreach(out, i, row)
+	{
+		positive(row, "gb_a_second");
+		assert_null(json_object_get(row, "server_node"));
+	}
+	json_decref(out);
+	for (i = 0; i < 2; i++) {
+		RUN("stat", servers[i].address, "--json");
+		out = answer();
+		assert_int_equal(count(out, "used_bytes"), 0);
+		json_decref(out);
+		assert_int_equal(server_stop(&servers[i]), 0);
+		server_forget(&servers[i]);
+	}
+	RUN("bench", "transport", "--server", servers[0].address, "--json");
+	refused(1, servers[0].address);
+	RUN("bench", "transport", "--server", "tcp://127.0.0.1:1", "--listen", "tcp://127.0.0.1:0");
+	refused(2, "one of them");
+	RUN("bench", "transport", "--server", "tcp://127.0.0.1:1", "--numa", "0");
+	refused(2, "--numa");
+	RUN("bench", "transport", "--server", ",");
+	refused(2, "--server: addresses");
+}
+
 /* Each pair of nodes: here at least the one with itself. */
 static void test_transport_nodes(void **state)
 {
@@ -502,6 +541,7 @@ int main(void)
 		cmocka_unit_test(test_fault_table),
 		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_transport),
+		cmocka_unit_test(test_transport_elsewhere),
 		cmocka_unit_test(test_transport_nodes),
 		cmocka_unit_test(test_bad_commands),
 		cmocka_unit_test(test_bad_options),

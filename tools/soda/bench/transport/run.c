@@ -80,7 +80,7 @@ void soda_transport_link_close(struct soda_transport_link *l)
 {
 	soda_conn_close(l->data);
 	soda_conn_unmap_region(&l->mr);
-	soda_conn_close(l->control);
+	soda_conn_leave(l->control, TIMEOUT_MS); /* the server has its memory back at once */
 	free(l->buffers);
 	*l = (struct soda_transport_link){ 0 };
 }

@@ -17,7 +17,7 @@
 enum { LIST_MAX = 16, ADDRESS_MAX = 128, ROUNDS_MAX = 99 };
 
 struct options {
-	char *listen, *sizes, *depths, *numa;
+	char *listen, *server, *sizes, *depths, *numa;
 	uint64_t ms;
 	uint32_t rounds;
 	bool perftest, json;
@@ -28,6 +28,11 @@ static const struct soda_option option_table[] = {
 	       .help = "Where the memory servers listen that the benchmark starts, one after the "
 		       "other. Default: tcp on the loopback, and shm. For RDMA: verbs://HOST:0, "
 		       "HOST an address of an RDMA device."),
+	OPTION("server", 'S', STRING, server, .arg = "ADDRESS,...",
+	       .help = "Memory servers that somebody else has started, on this machine or another "
+		       "one, to measure instead, one after the other. Each needs 64 MiB of free "
+		       "memory, and is left as it was. --numa and --perftest need servers of the "
+		       "benchmark's own."),
 	OPTION("sizes", 's', STRING, sizes, .arg = "BYTES,...", .def = "4096,65536,1048576",
 	       .help = "Bytes of a request, whole pages of 4096, at most 4194304."),
 	OPTION("depths", 'd', STRING, depths, .arg = "N,...", .def = "1,8",
@@ -50,8 +55,9 @@ static const struct soda_conf conf = {
 	.program = "soda-bench-transport",
 	.summary = "measure READ, WRITE and SEND on each transport",
 	.args = "",
-	.description = "Bandwidth and latency of requests from one connection to a memory server "
-		       "of its own, by size and by how many are under way, without page faults. On "
+	.description = "Bandwidth and latency of requests from one connection to a memory server, "
+		       "of its own or by --server, by size and by how many are under way, without "
+		       "page faults. On "
 		       "shm requests are copies out of and into the server's memory. A SEND is a "
 		       "message of the control plane, at most 64 KiB, that the server sends back; "
 		       "its time is half of there and back, its bandwidth one way's, and a depth "
@@ -61,7 +67,8 @@ static const struct soda_conf conf = {
 		       "depth 1 is not asked for: its latency is.",
 	.epilogue = SODA_PATIENCE_MAN ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
 				      ".SH EXAMPLES\n.nf\nsoda bench transport \\-\\-listen"
-				      " verbs://10.9.0.1:0,tcp://10.9.0.1:0\n.fi\n"
+				      " verbs://10.9.0.1:0,tcp://10.9.0.1:0\n"
+				      "soda bench transport \\-\\-server verbs://mem1:7100\n.fi\n"
 				      ".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-bench\\-fault (1),\n"
 				      ".BR soda\\-mem\\-server (1)\n",
 	.options = option_table,
@@ -69,7 +76,7 @@ static const struct soda_conf conf = {
 };
 
 struct plan {
-	char listen[LIST_MAX][ADDRESS_MAX];
+	char listen[LIST_MAX][ADDRESS_MAX]; /* or of servers that are there */
 	uint32_t sizes[LIST_MAX], depths[LIST_MAX];
 	unsigned listen_n, sizes_n, depths_n;
 };
@@ -126,6 +133,11 @@ static int parse_addresses(const char *text, struct plan *plan)
 	return -EINVAL;
 }
 
+static bool said(const char *text)
+{
+	return text && *text;
+}
+
 static int make_plan(const struct options *opt, struct plan *plan)
 {
 	char both[ADDRESS_MAX];
@@ -136,7 +148,14 @@ static int make_plan(const struct options *opt, struct plan *plan)
 		return complain("--sizes: numbers of bytes, whole pages, at most 4194304");
 	if (parse_numbers(opt->depths, 256, 1, plan->depths, &plan->depths_n))
 		return complain("--depths: numbers from 1 to 256");
-	if (parse_addresses(opt->listen && *opt->listen ? opt->listen : both, plan))
+	if (said(opt->listen) && said(opt->server))
+		return complain("--listen is of servers that the benchmark starts, --server of "
+				"others: one of them");
+	if (said(opt->server))
+		return parse_addresses(opt->server, plan)
+			       ? complain("--server: addresses, separated by commas")
+			       : 0;
+	if (parse_addresses(said(opt->listen) ? opt->listen : both, plan))
 		return complain("--listen: addresses, separated by commas");
 	return 0;
 }
@@ -153,7 +172,11 @@ static int choose_nodes(const struct options *opt, struct soda_nodes *nodes_p)
 		fprintf(stderr, "soda bench transport: --numa: %s\n", err.text);
 		return ret;
 	}
-	if (nodes_p->n == 1 && all) /* one node: nothing to compare */
+	if (said(opt->server) && nodes_p->n && !all) {
+		complain("--numa places servers of the benchmark's own: not with --server");
+		return -EINVAL;
+	}
+	if ((nodes_p->n == 1 && all) || said(opt->server)) /* nothing to compare */
 		nodes_p->n = 0;
 	return 0;
 }
@@ -221,7 +244,8 @@ static int measure_point(struct bench *b, const struct soda_transport_point *p)
 	double theirs[ROUNDS_MAX] = { -1 };
 	unsigned rounds = b->opt->rounds, found = 0;
 	char host[ADDRESS_MAX];
-	bool beside = b->opt->perftest && b->place.server_node < 0 && verbs_host(b->address, host);
+	bool beside = b->opt->perftest && !said(b->opt->server) && b->place.server_node < 0 &&
+		      verbs_host(b->address, host);
 
 	for (unsigned i = 0; i < rounds; i++) {
 		int ret = measure_once(b, p, &r[i]);
@@ -302,6 +326,21 @@ static int measure_server(struct bench *b)
 	return ret;
 }
 
+static void set_address(struct bench *b, const char *address)
+{
+	b->address = address;
+	snprintf(b->place.transport, sizeof(b->place.transport), "%.*s", (int)strcspn(address, ":"),
+		 address);
+}
+
+/* A server of somebody else's. */
+static int run_other(struct bench *b, const char *address)
+{
+	set_address(b, address);
+	b->place.server_node = b->place.client_node = -1;
+	return measure_server(b);
+}
+
 /* A server, whose memory is on this node, or anywhere; the client on each, or anywhere. */
 static int run_one(struct bench *b, const char *listen, int server_node)
 {
@@ -316,9 +355,7 @@ static int run_one(struct bench *b, const char *listen, int server_node)
 	ret = soda_bench_daemon_start(&server, &soda_bench_mem_server, args, NULL, NULL);
 	if (ret)
 		return ret;
-	b->address = server.address;
-	snprintf(b->place.transport, sizeof(b->place.transport), "%.*s",
-		 (int)strcspn(server.address, ":"), server.address);
+	set_address(b, server.address);
 	b->place.server_node = b->place.client_node = server_node;
 	if (server_node < 0)
 		ret = measure_server(b);
@@ -357,7 +394,8 @@ static int run(const struct options *opt)
 	if (!opt->json)
 		soda_transport_head();
 	for (unsigned i = 0; i < plan.listen_n && !ret; i++)
-		ret = run_one(&b, plan.listen[i], -1);
+		ret = said(opt->server) ? run_other(&b, plan.listen[i])
+					: run_one(&b, plan.listen[i], -1);
 	if (b.nodes.n && !ret)
 		ret = sweep(&b);
 	if (b.rows && !ret) {
