@@ -64,15 +64,15 @@ static void expect_status(int status, const char *const *words, bool json)
 	static struct program program;
 	const char *missing = "";
 
-	for (int i = 0; missing && i < LOOKS / 10; i++) {
+	for (int i = 0; (missing || program.status != status) && i < LOOKS / 10; i++) {
+		if (i)
+			sleep_ms(100);
 		assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
 		missing = first_missing(words, program.out);
-		if (missing)
-			sleep_ms(100);
 	}
-	if (missing)
-		fail_msg("no %s in %s%s", missing, program.out, program.err);
-	assert_int_equal(program.status, status);
+	if (missing || program.status != status)
+		fail_msg("status %d, no %s in %s%s", program.status,
+			 missing ? missing : "word more", program.out, program.err);
 }
 #define EXPECT_STATUS(status, json, ...)                                                           \
 	expect_status(status, (const char *const[]){ __VA_ARGS__, NULL }, json)

