@@ -45,6 +45,24 @@ static void child_calls(unsigned char *p)
 	close(fd);
 }
 
+/* As what starts a worker does, so that it has nothing of its parent's: and a child of it, too. */
+static void child_closes(unsigned char *p)
+{
+	pid_t pid;
+
+	CHECK(!close_range(3, ~0u, 0) || errno == ENOSYS);
+	for (int fd = 3; fd < 5000; fd++)
+		close(fd);
+	verify(p, BIG / 2, 7);
+	pid = fork();
+	if (!pid) {
+		closefrom(3);
+		verify(p, BIG, 7);
+		_exit(0);
+	}
+	expect_end(pid, 0);
+}
+
 static void child_maps(unsigned char *p)
 {
 	unsigned char *q;
@@ -138,7 +156,8 @@ static void with(void (*child)(unsigned char *), unsigned char *p)
 void case_forks(void)
 {
 	static void (*const children[])(unsigned char *) = { child_blocks, child_calls,
-							     child_threads, child_again };
+							     child_threads, child_again,
+							     child_closes };
 	unsigned char *p = malloc(BIG);
 
 	CHECK(p);
