@@ -25,6 +25,7 @@
  *   threads.c  affinity, scheduling, names
  *   messages.c  mq_send, msgsnd, semop and the like
  *   aio.c      aio_read and the like
+ *   rings.c    io_submit and its like; io_uring
  *   locks.c    pthread_mutex_lock and others that wait at a futex
  *   print.c    printf and puts
  *   polls.c    poll, epoll_wait and the like
@@ -55,9 +56,10 @@
 struct run_settings {
 	/* blocks and mappings of that many bytes or more go to fabric memory; local.c lowers it */
 	_Atomic size_t threshold;
-	bool stats;   /* --stats */
-	bool quiet;   /* --quiet */
-	int stats_fd; /* standard error, for the end of the process; -1: none */
+	bool stats;    /* --stats */
+	bool quiet;    /* --quiet */
+	bool io_uring; /* --io-uring=allow */
+	int stats_fd;  /* standard error, for the end of the process; -1: none */
 };
 
 extern struct run_settings run_settings;
@@ -215,6 +217,9 @@ size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f);
 ssize_t run_write(int fd, const void *p, size_t n);
 /* pread or, with `out`, pwrite for the program; at < 0: read or write. */
 ssize_t run_transfer(int fd, void *p, size_t n, off_t at, bool out);
+/* preadv2 or, with `out`, pwritev2 for the program, through local memory. */
+struct iovec;
+ssize_t run_transfer_vector(int fd, const struct iovec *v, int n, off_t at, int flags, bool out);
 
 /* --stats: before the runtime runs, and once it does. */
 void run_report_start(void);

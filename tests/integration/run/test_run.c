@@ -147,6 +147,36 @@ static void test_direct(void **state)
 	run_case("direct", NULL);
 }
 
+/* Transfers that go on while pages leave, by io_submit(), and many at once. */
+static void test_submit(void **state)
+{
+	run_case("submit", NULL);
+}
+
+/* io_uring is refused with a sentence that says what to do, in each mode, and once. */
+static void test_rings(void **state)
+{
+	const char *said;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	for (int mode = 0; mode < 2; mode++) {
+		run_mode("refused", mode, "warning", 0, "io_uring is refused to process");
+		said = strstr(p.err, "--io-uring=allow");
+		assert_non_null(said);
+		assert_null(strstr(said + 1, "io_uring"));
+	}
+	setenv("SODA_LOG", "warning", 1);
+	RUN("--mem", "8M", "--quiet", "--", path, "refused");
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.err, "");
+	RUN("--mem", "8M", "--io-uring=allow", "--", path, "allowed");
+	if (p.status)
+		fail_msg("status %d: %s", p.status, p.err);
+	assert_string_equal(p.err, "");
+	unsetenv("SODA_LOG");
+}
+
 /* The program, or SODA with a word: but handler mode says what it does not serve unprivileged. */
 static bool failed(const char *mode)
 {
@@ -716,6 +746,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_returned),       cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_robbed),	       cmocka_unit_test(test_shell_numbers),
 		cmocka_unit_test(test_masks),	       cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_submit),	       cmocka_unit_test(test_rings),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -508,6 +508,8 @@ int main(int argc, char **argv)
 		{ "robbed", case_robbed },     { "replaced", case_replaced },
 		{ "forks", case_forks },       { "masks", case_masks },
 		{ "cancel", case_cancel },     { "loader", case_loader },
+		{ "submit", case_submit },     { "refused", case_refused },
+		{ "allowed", case_allowed },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

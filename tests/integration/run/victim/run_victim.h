@@ -78,5 +78,9 @@ void case_too_many(void);
 void case_ioctl(void);
 void case_direct(void);
 void case_forms(void);
+/* run_victim_rings.c */
+void case_submit(void);
+void case_refused(void);
+void case_allowed(void);
 
 #endif
