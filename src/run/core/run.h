@@ -26,6 +26,7 @@
  *   messages.c  mq_send, msgsnd, semop and the like
  *   aio.c      aio_read and the like
  *   rings.c    io_submit and its like; io_uring
+ *   loader.c   dlopen
  *   locks.c    pthread_mutex_lock and others that wait at a futex
  *   print.c    printf and puts
  *   polls.c    poll, epoll_wait and the like

@@ -177,6 +177,12 @@ static void test_rings(void **state)
 	unsetenv("SODA_LOG");
 }
 
+/* What a plug-in frees that was loaded with RTLD_DEEPBIND. */
+static void test_plugin(void **state)
+{
+	run_case("plugin", NULL);
+}
+
 /* The program, or SODA with a word: but handler mode says what it does not serve unprivileged. */
 static bool failed(const char *mode)
 {
@@ -747,6 +753,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_robbed),	       cmocka_unit_test(test_shell_numbers),
 		cmocka_unit_test(test_masks),	       cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_submit),	       cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_plugin),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))
