@@ -183,6 +183,27 @@ static void test_plugin(void **state)
 	run_case("plugin", NULL);
 }
 
+/* docs/limits.md: a stack must not be fabric memory, in inline mode; there are local ones. */
+static void test_stacks(void **state)
+{
+	static const char *const cases[] = { "signals", "coroutine" };
+
+	for (size_t i = 0; i < 2; i++) {
+		run_mode(cases[i], INLINE, "error", 128 + SIGSEGV, NULL);
+		assert_string_equal(p.out, "local\n");
+		if (geteuid())
+			continue; /* nobody serves the kernel's faults */
+		run_mode(cases[i], HANDLER, "error", 0, NULL);
+		assert_string_equal(p.out, "local\nboth\n");
+	}
+}
+
+/* The same: memory that is registered with a userfaultfd of the program's own. */
+static void test_own_userfaultfd(void **state)
+{
+	run_case("own uffd", NULL);
+}
+
 /* The program, or SODA with a word: but handler mode says what it does not serve unprivileged. */
 static bool failed(const char *mode)
 {
@@ -753,7 +774,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_robbed),	       cmocka_unit_test(test_shell_numbers),
 		cmocka_unit_test(test_masks),	       cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_submit),	       cmocka_unit_test(test_rings),
-		cmocka_unit_test(test_plugin),
+		cmocka_unit_test(test_plugin),	       cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_own_userfaultfd),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -540,6 +540,8 @@ int main(int argc, char **argv)
 		{ "cancel", case_cancel },     { "loader", case_loader },
 		{ "submit", case_submit },     { "refused", case_refused },
 		{ "allowed", case_allowed },   { "plugin", case_plugin },
+		{ "snapshot", case_snapshot }, { "own uffd", case_own_uffd },
+		{ "signals", case_alternate }, { "coroutine", case_coroutine },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

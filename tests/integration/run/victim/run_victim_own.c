@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a program has of its own: stacks, a userfaultfd, a heap that it opens part by part. */
+#include "run_victim.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+enum { STACK = 2 * MIB };
+
+static unsigned char *map(size_t bytes, int prot, int flags)
+{
+	void *p = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+static volatile int seen;
+
+static void on_signal(int sig)
+{
+	volatile char room[16384];
+
+	memset((char *)room, sig, sizeof(room));
+	seen += room[100] == sig;
+}
+
+static void alternate(void *stack)
+{
+	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
+	stack_t s = { .ss_sp = stack, .ss_size = STACK }, none = { .ss_flags = SS_DISABLE };
+
+	seen = 0;
+	CHECK(!sigaltstack(&s, NULL) && !sigaction(SIGUSR1, &sa, NULL) && !raise(SIGUSR1));
+	CHECK(seen == 1 && !sigaltstack(&none, NULL));
+}
+
+/* One that is local, as limits.md says, and then one in fabric memory. */
+void case_alternate(void)
+{
+	unsigned char *local = map(STACK, PROT_READ | PROT_WRITE, MAP_STACK), *fam;
+
+	CHECK(!in_fam(local));
+	alternate(local);
+	fam = map(STACK, PROT_READ | PROT_WRITE, 0);
+	CHECK(in_fam(fam));
+	puts("local");
+	fflush(stdout);
+	alternate(fam);
+	puts("both");
+}
+
+static ucontext_t back, there;
+
+static void work(void)
+{
+	volatile char room[64 << 10];
+
+	memset((char *)room, 1, sizeof(room));
+	swapcontext(&there, &back);
+	seen += room[5];
+}
+
+static void coroutine(void *stack)
+{
+	seen = 0;
+	CHECK(!getcontext(&there));
+	there.uc_stack.ss_sp = stack;
+	there.uc_stack.ss_size = STACK;
+	there.uc_link = &back;
+	makecontext(&there, work, 0);
+	CHECK(!swapcontext(&back, &there) && !seen);
+	CHECK(!swapcontext(&back, &there) && seen == 1);
+}
+
+void case_coroutine(void)
+{
+	coroutine(map(STACK, PROT_READ | PROT_WRITE, MAP_NORESERVE));
+	puts("local");
+	fflush(stdout);
+	coroutine(map(STACK, PROT_READ | PROT_WRITE, 0));
+	puts("both");
+}
+
+/* 0, or the error of a registration with a userfaultfd of the program's own. */
+static int registered(int fd, void *p, size_t bytes)
+{
+	struct uffdio_register r = { { (unsigned long)p, bytes }, UFFDIO_REGISTER_MODE_MISSING, 0 };
+
+	return ioctl(fd, UFFDIO_REGISTER, &r) ? errno : 0;
+}
+
+void case_own_uffd(void)
+{
+	unsigned char *fam = map(4 * MIB, PROT_READ | PROT_WRITE, 0);
+	unsigned char *local = map(4 * MIB, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+
+	CHECK(in_fam(fam) && !in_fam(local));
+	if (fd < 0)
+		return; /* not for this user */
+	CHECK(!ioctl(fd, UFFDIO_API, &api));
+	CHECK(registered(fd, fam, 4 * MIB) == EBUSY);
+	CHECK(registered(fd, local, 4 * MIB) == 0);
+	fill(fam, 4 * MIB, 3);
+	verify(fam, 4 * MIB, 3);
+	close(fd);
+}
