@@ -10,6 +10,7 @@
  *   pool.c     pages for mappings, cut from few regions
  *   maps.c     mmap and what is done to mappings
  *   remap.c    mremap
+ *   reserved.c heaps that stay local, of which it says so
  *   closed.c   chunks that mprotect() has made inaccessible
  *   bounce.c   local memory that stands in for fabric memory in a system call
  *   hold.c     chunks that stay resident for the length of a call
@@ -186,6 +187,12 @@ bool run_close(const char *addr, size_t bytes);
  * more, and those that lie in it only in part become readable, if they were closed.
  */
 void run_open(const char *addr, size_t bytes);
+
+/*
+ * reserved.c: the program has made a local mapping, or has changed the protection of local memory.
+ */
+void run_reserved_map(const void *p, size_t bytes, int prot, int flags);
+void run_reserved_open(const void *p, size_t bytes, int prot);
 
 /* Whether addr lies in a chunk of the pool of which no page is mapped. AS. */
 bool run_pool_holds_nothing(const void *addr);

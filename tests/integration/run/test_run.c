@@ -204,6 +204,23 @@ static void test_own_userfaultfd(void **state)
 	run_case("own uffd", NULL);
 }
 
+/* A heap that is opened part by part is local, and one line says so, once there is something of it.
+ */
+static void test_reserved(void **state)
+{
+	char path[512];
+	const char *said;
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	run_mode("reserved", INLINE, "warning", 0, "as a heap: what is there is local");
+	said = strstr(p.err, "as a heap");
+	assert_null(strstr(said + 1, "as a heap"));
+	run_mode("at once", INLINE, "warning", 0, "as a heap: what is there is local");
+	RUN("--quiet", "--mem", "8M", "--", path, "reserved");
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.err, "");
+}
+
 /* The program, or SODA with a word: but handler mode says what it does not serve unprivileged. */
 static bool failed(const char *mode)
 {
@@ -775,7 +792,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_masks),	       cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_submit),	       cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_plugin),	       cmocka_unit_test(test_stacks),
-		cmocka_unit_test(test_own_userfaultfd),
+		cmocka_unit_test(test_reserved),       cmocka_unit_test(test_own_userfaultfd),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -542,6 +542,7 @@ int main(int argc, char **argv)
 		{ "allowed", case_allowed },   { "plugin", case_plugin },
 		{ "snapshot", case_snapshot }, { "own uffd", case_own_uffd },
 		{ "signals", case_alternate }, { "coroutine", case_coroutine },
+		{ "reserved", case_reserved }, { "at once", case_at_once },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -83,6 +83,8 @@ void case_forms(void);
 void case_alternate(void);
 void case_coroutine(void);
 void case_own_uffd(void);
+void case_reserved(void);
+void case_at_once(void);
 /* run_victim_rings.c */
 void case_submit(void);
 void case_refused(void);

@@ -114,3 +114,33 @@ void case_own_uffd(void)
 	verify(fam, 4 * MIB, 3);
 	close(fd);
 }
+
+/* Addresses first, and memory there later, in both ways that there are. */
+void case_reserved(void)
+{
+	unsigned char *heap = map(256 * (size_t)MIB, PROT_NONE, MAP_NORESERVE);
+	unsigned char *part = heap + 64 * MIB;
+
+	CHECK(!in_fam(heap) && faults(heap, false));
+	CHECK(!mprotect(heap, 12 * MIB, PROT_READ | PROT_WRITE));
+	fill(heap, 12 * MIB, 4);
+	puts("a little");
+	fflush(stdout);
+	CHECK(mmap(part, 12 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		   -1, 0) == part);
+	fill(part, 12 * MIB, 5);
+	CHECK(!mprotect(heap + 32 * MIB, 12 * MIB, PROT_READ | PROT_WRITE)); /* it is said once */
+	verify(heap, 12 * MIB, 4);
+	verify(part, 12 * MIB, 5);
+	CHECK(!munmap(heap, 256 * (size_t)MIB));
+}
+
+/* All of it open, and so much of it that it cannot be meant but as a heap. */
+void case_at_once(void)
+{
+	unsigned char *heap = map(1024 * (size_t)MIB, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+
+	CHECK(!in_fam(heap));
+	fill(heap, 4 * MIB, 6);
+	verify(heap, 4 * MIB, 6);
+}
