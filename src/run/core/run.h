@@ -18,6 +18,7 @@
  *   descriptors.c  close, dup2 and the like, which spare the runtime's descriptors
  *   sockets.c  recv, send and the like
  *   ioctl.c    ioctl
+ *   stacks.c   sigaltstack, makecontext
  *   near.c     local copies of small arguments, for the next three
  *   arguments.c  stat, select and what else takes a structure
  *   addresses.c  connect, accept and the like

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,29 +33,49 @@ static void on_signal(int sig)
 	seen += room[100] == sig;
 }
 
+/* It is what the program is told that it has, and what it can go back to. */
 static void alternate(void *stack)
 {
 	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
-	stack_t s = { .ss_sp = stack, .ss_size = STACK }, none = { .ss_flags = SS_DISABLE };
+	stack_t s = { .ss_sp = stack, .ss_size = STACK }, none = { .ss_flags = SS_DISABLE }, old;
 
 	seen = 0;
 	CHECK(!sigaltstack(&s, NULL) && !sigaction(SIGUSR1, &sa, NULL) && !raise(SIGUSR1));
-	CHECK(seen == 1 && !sigaltstack(&none, NULL));
+	CHECK(!sigaltstack(NULL, &old) && old.ss_sp == stack && old.ss_size == STACK);
+	CHECK(!sigaltstack(&none, &old) && old.ss_sp == stack && !old.ss_flags);
+	CHECK(!sigaltstack(NULL, &s) && s.ss_flags == SS_DISABLE);
+	CHECK(!sigaltstack(&old, NULL) && !raise(SIGUSR1) && seen == 2);
+	old.ss_size = 100;
+	CHECK(sigaltstack(&old, NULL) == -1 && errno == ENOMEM && !raise(SIGUSR1) && seen == 3);
 }
 
-/* One that is local, as limits.md says, and then one in fabric memory. */
+/* Faults of its own on it, when all of fabric memory has left. */
+static void *on_alternate(void *stack)
+{
+	unsigned char *p = map(BIG, PROT_READ | PROT_WRITE, 0);
+
+	alternate(stack);
+	fill(p, BIG, 8);
+	CHECK(!raise(SIGUSR1) && seen == 4);
+	verify(p, BIG, 8);
+	CHECK(!munmap(p, BIG));
+	return NULL;
+}
+
+/* One that is local, one in fabric memory; those of threads, which leave them to their end. */
 void case_alternate(void)
 {
 	unsigned char *local = map(STACK, PROT_READ | PROT_WRITE, MAP_STACK), *fam;
+	pthread_t thread;
 
 	CHECK(!in_fam(local));
-	alternate(local);
+	on_alternate(local);
 	fam = map(STACK, PROT_READ | PROT_WRITE, 0);
 	CHECK(in_fam(fam));
-	puts("local");
-	fflush(stdout);
-	alternate(fam);
-	puts("both");
+	on_alternate(fam);
+	for (int i = 0; i < 3; i++)
+		CHECK(!pthread_create(&thread, NULL, on_alternate, fam) &&
+		      !pthread_join(thread, NULL));
 }
 
 static ucontext_t back, there;
