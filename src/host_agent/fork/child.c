@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/own_fd.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/object/region.h"
 #include "host_agent/pages/signals.h"
@@ -436,6 +437,7 @@ bool soda_child_begin(int sock)
 	    (atomic_load(&soda_child_protections) && !note_protections()) ||
 	    soda_regions_each(close_away, NULL) || soda_signals_take(SIGSEGV, &sa))
 		return false;
+	child.sock = soda_fd_own(sock); /* from now on: soda_fds_forget() came before */
 	atomic_store(&child.is, true);
 	return true;
 }
@@ -489,7 +491,8 @@ void soda_child_again(int sock)
 {
 	if (child.sock >= 0)
 		close(child.sock);
-	child.sock = sock;
+	soda_fds_forget();
+	child.sock = soda_fd_own(sock);
 	child.self = getpid();
 	soda_lock_release(&child.asking);
 }

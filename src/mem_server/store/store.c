@@ -339,12 +339,21 @@ int soda_memory_freeze(const struct soda_memory *memory, struct soda_why *why)
 	return r;
 }
 
+/*
+ * Whoever has the descriptor stores to the pages itself: new ones would be charged to that
+ * process's memory cgroup, and not to the server's, which has promised them.
+ */
+static bool keeps_pages(const struct soda_store *store, const struct soda_memory *memory)
+{
+	return store->hugepages || (memory->fd >= 0 && store->populate != populate_later);
+}
+
 int soda_memory_discard(const struct soda_store *store, const struct soda_memory *memory,
 			uint64_t offset, uint64_t bytes)
 {
 	int r;
 
-	if (store->hugepages)
+	if (keeps_pages(store, memory))
 		return -ENOTSUP;
 	do
 		r = memory->fd < 0

@@ -109,7 +109,9 @@ int soda_memory_populate(struct soda_store *store, const struct soda_memory *mem
 int soda_memory_freeze(const struct soda_memory *memory, struct soda_why *why);
 /*
  * Make a range of whole pages zeros and give its pages back to the system; they stay reserved.  0;
- * a negative errno; -ENOTSUP: huge pages, which the system might not give again.
+ * a negative errno; -ENOTSUP: huge pages, which the system might not give again, and pages that
+ * were allocated when the region was opened because clients store to them themselves: nothing
+ * changes.
  */
 int soda_memory_discard(const struct soda_store *store, const struct soda_memory *memory,
 			uint64_t offset, uint64_t bytes);

@@ -152,6 +152,7 @@ static void leave_children_alone(void)
 	unset("SODA_RUN_STATS");
 	unset("SODA_RUN_CHILDREN");
 	unset("SODA_RUN_QUIET");
+	unset("SODA_RUN_IO_URING");
 }
 
 /*
@@ -214,6 +215,7 @@ __attribute__((constructor)) static void setup(void)
 		bytes = 1 << 20;
 	run_settings.stats = stats && *stats == '1';
 	run_settings.quiet = getenv("SODA_RUN_QUIET");
+	run_settings.io_uring = getenv("SODA_RUN_IO_URING");
 	soda_fds_start();
 	if (run_settings.stats || children != RUN_CHILDREN_ALL) {
 		/* a copy, because some programs close standard error before they end */

@@ -10,6 +10,7 @@
  *   pool.c     pages for mappings, cut from few regions
  *   maps.c     mmap and what is done to mappings
  *   remap.c    mremap
+ *   reserved.c heaps that stay local, of which it says so
  *   closed.c   chunks that mprotect() has made inaccessible
  *   bounce.c   local memory that stands in for fabric memory in a system call
  *   hold.c     chunks that stay resident for the length of a call
@@ -17,6 +18,7 @@
  *   descriptors.c  close, dup2 and the like, which spare the runtime's descriptors
  *   sockets.c  recv, send and the like
  *   ioctl.c    ioctl
+ *   stacks.c   sigaltstack, makecontext
  *   near.c     local copies of small arguments, for the next three
  *   arguments.c  stat, select and what else takes a structure
  *   addresses.c  connect, accept and the like
@@ -25,6 +27,8 @@
  *   threads.c  affinity, scheduling, names
  *   messages.c  mq_send, msgsnd, semop and the like
  *   aio.c      aio_read and the like
+ *   rings.c    io_submit and its like; io_uring
+ *   loader.c   dlopen
  *   locks.c    pthread_mutex_lock and others that wait at a futex
  *   print.c    printf and puts
  *   polls.c    poll, epoll_wait and the like
@@ -55,9 +59,10 @@
 struct run_settings {
 	/* blocks and mappings of that many bytes or more go to fabric memory; local.c lowers it */
 	_Atomic size_t threshold;
-	bool stats;   /* --stats */
-	bool quiet;   /* --quiet */
-	int stats_fd; /* standard error, for the end of the process; -1: none */
+	bool stats;    /* --stats */
+	bool quiet;    /* --quiet */
+	bool io_uring; /* --io-uring=allow */
+	int stats_fd;  /* standard error, for the end of the process; -1: none */
 };
 
 extern struct run_settings run_settings;
@@ -184,6 +189,12 @@ bool run_close(const char *addr, size_t bytes);
  */
 void run_open(const char *addr, size_t bytes);
 
+/*
+ * reserved.c: the program has made a local mapping, or has changed the protection of local memory.
+ */
+void run_reserved_map(const void *p, size_t bytes, int prot, int flags);
+void run_reserved_open(const void *p, size_t bytes, int prot);
+
 /* Whether addr lies in a chunk of the pool of which no page is mapped. AS. */
 bool run_pool_holds_nothing(const void *addr);
 /* For soda_fill_allowed (host_agent/pages/install.h). AS. */
@@ -215,6 +226,9 @@ size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f);
 ssize_t run_write(int fd, const void *p, size_t n);
 /* pread or, with `out`, pwrite for the program; at < 0: read or write. */
 ssize_t run_transfer(int fd, void *p, size_t n, off_t at, bool out);
+/* preadv2 or, with `out`, pwritev2 for the program, through local memory. */
+struct iovec;
+ssize_t run_transfer_vector(int fd, const struct iovec *v, int n, off_t at, int flags, bool out);
 
 /* --stats: before the runtime runs, and once it does. */
 void run_report_start(void);

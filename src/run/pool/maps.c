@@ -128,7 +128,10 @@ static void *map(void *addr, size_t bytes, int prot, int flags, int fd, off_t of
 			return MAP_FAILED;
 		}
 	}
-	return (void *)syscall(SYS_mmap, addr, bytes, prot, flags, fd, offset);
+	p = (void *)syscall(SYS_mmap, addr, bytes, prot, flags, fd, offset);
+	if (p != MAP_FAILED && !run_inside && !run_is_ours(caller))
+		run_reserved_map(p, bytes, prot, flags);
+	return p;
 }
 
 RUN_API void *mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
@@ -417,8 +420,11 @@ RUN_API int mprotect(void *addr, size_t bytes, int prot)
 	if (childs(addr, CALLER) && !soda_child_bring(addr, bytes))
 		return refuse(ENOMEM);
 
-	if (!run_concerns(addr, CALLER) || prot & (PROT_GROWSDOWN | PROT_GROWSUP))
+	if (!run_concerns(addr, CALLER) || prot & (PROT_GROWSDOWN | PROT_GROWSUP)) {
+		if (!run_inside && !run_is_ours(CALLER) && !run_fam(addr))
+			run_reserved_open(addr, bytes, prot);
 		return (int)syscall(SYS_mprotect, addr, bytes, prot);
+	}
 	if ((uintptr_t)addr % PAGE || prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC))
 		return refuse(EINVAL);
 	ret = on_mapped(addr, run_pages(bytes), run_protect, prot, true);

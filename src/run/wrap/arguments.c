@@ -73,6 +73,7 @@ FILLS_OF(__fxstatat64, (int v, int dir, const char *path, struct stat64 *p, int 
 
 SETS_TIMES(utimensat, (int dir, const char *path, const struct timespec p[2], int flags),
 	   (dir, path, p, flags))
+SETS_TIMES(futimesat, (int dir, const char *path, const struct timeval p[2]), (dir, path, p))
 RUN_NEAR(int, futimens, (int fd, const struct timespec p[2]), (fd, p), FAM(p),
 	 IN_BYTES(p, 2 * sizeof(*p)))
 SETS_TIMES(utimes, (const char *path, const struct timeval p[2]), (path, p))
@@ -152,7 +153,6 @@ RUN_NEAR(int, pthread_attr_setsigmask_np, (pthread_attr_t * R attr, const sigset
 	 p, sigset_t open;
 	 p = run_open_mask(p, &open))
 READS(int, signalfd, (int fd, const sigset_t *p, int flags), (fd, p, flags))
-CHANGES(sigaltstack, (const stack_t *R p, stack_t *R old), (p, old))
 
 /* Descriptors. */
 RUN_NEAR(int, pipe, (int p[2]), (p), FAM(p), OUT_BYTES(p, 2 * sizeof(*p)))

@@ -315,6 +315,11 @@ static ssize_t vector2(int fd, const struct iovec *v, int n, off_t at, int flags
 	return flags ? flagged(fd, v, n, at, flags, out) : transfer(fd, v, n, at, out);
 }
 
+ssize_t run_transfer_vector(int fd, const struct iovec *v, int n, off_t at, int flags, bool out)
+{
+	return vector2(fd, v, n, at, flags, out);
+}
+
 RUN_API ssize_t preadv2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
 	return vector_concerns(v, n, RUN_CALLER)

@@ -7,6 +7,7 @@
  * thread to wake.
  */
 #include "run/core/run.h"
+#include "run/wrap/rings.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -178,7 +179,7 @@ RUN_API int pthread_once(pthread_once_t *once, void (*fn)(void))
 	return ret;
 }
 
-/* For futexes that other languages and libraries make themselves. */
+/* For calls that other languages and libraries make themselves: futexes, and those of rings.h. */
 static long (*next_syscall)(long, ...);
 
 RUN_API long syscall(long number, ...)
@@ -191,6 +192,8 @@ RUN_API long syscall(long number, ...)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 	RUN_NEXT(next_syscall, "syscall");
+	if (!run_is_ours(RUN_CALLER) && run_ring_call(number, a, RUN_CALLER, &ret))
+		return ret;
 	if (number != SYS_futex || !concerns((void *)a[0], RUN_CALLER))
 		return next_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 	run_hold((void *)a[0], sizeof(uint32_t), "futex");

@@ -4,10 +4,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <mntent.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fanotify.h>
 #include <sys/inotify.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -92,6 +95,26 @@ PATHS(symlink, (const char *path, const char *other), (path, other))
 PATHS(symlinkat, (const char *path, int to, const char *other), (path, to, other))
 PATHS(removexattr, (const char *path, const char *other), (path, other))
 PATHS(lremovexattr, (const char *path, const char *other), (path, other))
+PATH(int, fremovexattr, (int fd, const char *path), (fd, path))
+PATH(key_t, ftok, (const char *path, int id), (path, id))
+PATH(FILE *, setmntent, (const char *path, const char *mode), (path, mode))
+RUN_NEAR(int, fanotify_mark, (int fd, unsigned flags, uint64_t mask, int dir, const char *path),
+	 (fd, flags, mask, dir, path), FAM(path), STRING(path))
+
+/* As much of a handle as the caller says that there is, but none is longer than that. */
+static size_t handle_bytes(const struct file_handle *handle)
+{
+	unsigned n = handle->handle_bytes;
+
+	return sizeof(*handle) + (n < MAX_HANDLE_SZ ? n : MAX_HANDLE_SZ);
+}
+
+RUN_NEAR(int, name_to_handle_at,
+	 (int dir, const char *path, struct file_handle *p, int *mount, int flags),
+	 (dir, path, p, mount, flags), FAM(path) || FAM(p) || FAM(mount), STRING(path);
+	 OUT_BYTES(p, handle_bytes(p)); OUT(mount))
+RUN_NEAR(int, open_by_handle_at, (int mount, struct file_handle *p, int flags), (mount, p, flags),
+	 FAM(p), IN_BYTES(p, handle_bytes(p)))
 
 /* Calls with a path and a buffer to fill. */
 #define FINDS(type, name, PARAMS, ARGS)                                                            \

@@ -147,6 +147,81 @@ static void test_direct(void **state)
 	run_case("direct", NULL);
 }
 
+/* Transfers that go on while pages leave, by io_submit(), and many at once. */
+static void test_submit(void **state)
+{
+	run_case("submit", NULL);
+}
+
+/* io_uring is refused with a sentence that says what to do, in each mode, and once. */
+static void test_rings(void **state)
+{
+	const char *said;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	for (int mode = 0; mode < 2; mode++) {
+		run_mode("refused", mode, "warning", 0, "io_uring is refused to process");
+		said = strstr(p.err, "--io-uring=allow");
+		assert_non_null(said);
+		assert_null(strstr(said + 1, "io_uring"));
+	}
+	setenv("SODA_LOG", "warning", 1);
+	RUN("--mem", "8M", "--quiet", "--", path, "refused");
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.err, "");
+	RUN("--mem", "8M", "--io-uring=allow", "--", path, "allowed");
+	if (p.status)
+		fail_msg("status %d: %s", p.status, p.err);
+	assert_string_equal(p.err, "");
+	unsetenv("SODA_LOG");
+}
+
+/* What a plug-in frees that was loaded with RTLD_DEEPBIND. */
+static void test_plugin(void **state)
+{
+	run_case("plugin", NULL);
+}
+
+/*
+ * docs/limits.md: a stack for signals may be fabric memory; one of a coroutine may not, in inline
+ * mode, of which a line says so before the end.
+ */
+static void test_stacks(void **state)
+{
+	run_case("signals", NULL);
+	run_mode("coroutine", INLINE, "warning", 128 + SIGSEGV,
+		 "a coroutine's stack in fabric memory");
+	assert_string_equal(p.out, "local\n");
+	if (geteuid())
+		return; /* nobody serves the kernel's faults */
+	run_mode("coroutine", HANDLER, "error", 0, NULL);
+	assert_string_equal(p.out, "local\nboth\n");
+}
+
+/* docs/limits.md: memory that is registered with a userfaultfd of the program's own. */
+static void test_own_userfaultfd(void **state)
+{
+	run_case("own uffd", NULL);
+}
+
+/* A heap that is opened part by part is local, and one line says so, once there is something of it.
+ */
+static void test_reserved(void **state)
+{
+	char path[512];
+	const char *said;
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	run_mode("reserved", INLINE, "warning", 0, "as a heap: what is there is local");
+	said = strstr(p.err, "as a heap");
+	assert_null(strstr(said + 1, "as a heap"));
+	run_mode("at once", INLINE, "warning", 0, "as a heap: what is there is local");
+	RUN("--quiet", "--mem", "8M", "--", path, "reserved");
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.err, "");
+}
+
 /* The program, or SODA with a word: but handler mode says what it does not serve unprivileged. */
 static bool failed(const char *mode)
 {
@@ -727,6 +802,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_returned),       cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_robbed),	       cmocka_unit_test(test_shell_numbers),
 		cmocka_unit_test(test_masks),	       cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_submit),	       cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_plugin),	       cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_reserved),       cmocka_unit_test(test_own_userfaultfd),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -75,6 +75,22 @@ static const struct script {
 	  "def f(i): return sum(big[i::4])\n"
 	  "with get_context('fork').Pool(2) as p: print(sum(p.map(f, range(4))))\n",
 	  "499999500000\n" },
+	{ "a worker that closes all that it did not open",
+	  "python3",
+	  "-c",
+	  { "--mem", "16M" },
+	  "import os\n"
+	  "a = [b'%d' % i for i in range(600000)]\n"
+	  "r, w = os.pipe()\n"
+	  "if os.fork() == 0:\n"
+	  "    for fd in {int(f) for f in os.listdir('/proc/self/fd')} - {1, 2, w}:\n"
+	  "        try: os.close(fd)\n"
+	  "        except OSError: pass\n"
+	  "    os.write(w, b'%d' % sum(map(int, a)))\n"
+	  "    os._exit(0)\n"
+	  "os.close(w)\n"
+	  "print(int(os.read(r, 100)), os.wait()[1])\n",
+	  "179999700000 0\n" },
 	{ "children of a program whose blocks went to fabric memory",
 	  "perl",
 	  "-e",
@@ -160,6 +176,28 @@ static void test_programs(void **state)
 	}
 }
 
+/* Workers of joblib, which it starts by forks that close what they find. */
+static void test_joblib(void **state)
+{
+	static const struct script workers = {
+		"joblib",
+		"python3",
+		"-c",
+		{ "--mem", "24M" },
+		"from joblib import Parallel, delayed\n"
+		"b = bytearray(b'\\1' * (64 << 20))\n"
+		"n = Parallel(n_jobs=2)(delayed(sum)(b[i::4]) for i in range(4))\n"
+		"print(n)\n",
+		"[16777216, 16777216, 16777216, 16777216]\n",
+	};
+
+	if (system("python3 -c 'import joblib' >/dev/null 2>&1")) {
+		print_message("SKIP: no joblib here\n");
+		skip();
+	}
+	try(&workers);
+}
+
 static void test_victim(void **state)
 {
 	static const char *const modes[] = { "inline", "handler" };
@@ -237,9 +275,8 @@ static void test_single_copies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_victim),
-		cmocka_unit_test(test_programs),
-		cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_victim),	      cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_joblib),	      cmocka_unit_test(test_neighbours),
 		cmocka_unit_test(test_single_copies),
 	};
 

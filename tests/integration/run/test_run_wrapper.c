@@ -247,6 +247,24 @@ static void test_path_with_space(void **state)
 	}
 }
 
+/* Under an auditor of the dynamic linker, which leaves little static room for threads' data. */
+static void test_audit(void **state)
+{
+	static const char *const version[] = { "--version", NULL };
+	char preset[512];
+
+	setenv("LD_AUDIT", build_path("tests/integration/run/run_audit.so"), 1);
+	assert_int_equal(program_run_within(soda, version, 60000, &p), 0);
+	expect(NULL);
+	RUN("--mem", "8M", "--", victim, "malloc");
+	unsetenv("LD_AUDIT");
+	expect(NULL);
+	snprintf(preset, sizeof(preset), "LD_AUDIT=%s",
+		 build_path("tests/integration/run/run_audit.so"));
+	RUN("--mem", "8M", "--", "env", preset, victim, "malloc");
+	expect(NULL);
+}
+
 static int setup(void **state)
 {
 	snprintf(victim, sizeof(victim), "%s", build_path("tests/integration/run/run_victim"));
@@ -271,6 +289,7 @@ int main(void)
 		cmocka_unit_test(test_report),		cmocka_unit_test(test_python),
 		cmocka_unit_test(test_children),	cmocka_unit_test(test_cannot),
 		cmocka_unit_test(test_path_with_space), cmocka_unit_test(test_own_malloc),
+		cmocka_unit_test(test_audit),
 	};
 
 	/* a machine may be busy, and none of this is about patience */

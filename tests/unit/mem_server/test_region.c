@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -167,6 +168,7 @@ static void check_discard(void **state)
 	struct soda_share share;
 	struct soda_span span;
 
+	soda_store_populate_later(&store);
 	assert_int_equal(open_region(5), 0);
 	assert_int_equal(soda_region_open(&set, &shared, NULL, true, &opened, &share, &why), 0);
 	for (uint16_t id = 5; id <= 6; id++) {
@@ -180,6 +182,31 @@ static void check_discard(void **state)
 		expect_bytes(id, 130, 7);
 	}
 	assert_int_equal(set.account.used, 8 * MIB); /* reserved for what comes next */
+	assert_int_equal(soda_region_close_all(&set, "test"), 0);
+}
+
+/*
+ * What was allocated for a client that stores to it itself stays allocated: pages that the client
+ * made would be charged to its own memory cgroup.
+ */
+static void check_discard_shared(void **state)
+{
+	const struct soda_wire_open shared = { .region_id = 6, .bytes = 3 * MIB };
+	struct soda_wire_opened opened;
+	struct soda_share share;
+	struct stat before, after;
+	struct soda_span span;
+
+	assert_int_equal(soda_region_open(&set, &shared, NULL, true, &opened, &share, &why), 0);
+	assert_int_equal(acquire(6, 0, MIB, &span), 0);
+	memset(span.memory, 7, span.bytes);
+	soda_region_release(&set, &span, true, true);
+	assert_int_equal(fstat(share.fd, &before), 0);
+	assert_true((uint64_t)before.st_blocks * 512 >= 3 * MIB);
+	assert_int_equal(discard(6, 8192, MIB / 2), -ENOTSUP);
+	assert_int_equal(fstat(share.fd, &after), 0);
+	assert_int_equal(after.st_blocks, before.st_blocks);
+	expect_bytes(6, 2, 7);
 	assert_int_equal(soda_region_close_all(&set, "test"), 0);
 }
 
@@ -493,6 +520,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(check_close_gives_up, start, stop),
 		cmocka_unit_test_setup_teardown(check_limits, start, stop),
 		cmocka_unit_test_setup_teardown(check_discard, start, stop),
+		cmocka_unit_test_setup_teardown(check_discard_shared, start, stop),
 		cmocka_unit_test_setup_teardown(check_discard_refused, start, stop),
 		cmocka_unit_test_setup_teardown(check_publish, start, stop),
 		cmocka_unit_test_setup_teardown(check_publish_refused, start, stop),

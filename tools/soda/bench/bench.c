@@ -48,6 +48,15 @@ static int run_sort(int argc, char **argv)
 	return argc == 2 ? soda_heap_sort_program(strtoull(argv[1], NULL, 10)) : SODA_EXIT_USAGE;
 }
 
+static int run_heap(int argc, char **argv)
+{
+	return argc >= 3 && argc % 2
+		       ? soda_heap_measure_program((uint32_t)strtoul(argv[1], NULL, 10),
+						   (uint32_t)strtoul(argv[2], NULL, 10),
+						   (unsigned)(argc - 3) / 2, argv + 3)
+		       : SODA_EXIT_USAGE;
+}
+
 int soda_command_bench(int argc, char **argv)
 {
 	static const struct soda_tool_command commands[] = {
@@ -66,6 +75,7 @@ int soda_command_bench(int argc, char **argv)
 		{ ".rank", soda_bench_messages_rank },
 		{ ".sealed", soda_seal_victim },
 		{ ".sort", run_sort },
+		{ ".heap", run_heap },
 		{ NULL, NULL },
 	};
 

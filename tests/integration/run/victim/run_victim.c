@@ -472,6 +472,36 @@ static void case_fork(void)
 	free(p);
 }
 
+/* A plug-in that is found by this program's own RUNPATH, and is to have the C library's free(). */
+static void case_plugin(void)
+{
+	void *h = dlopen("run_plugin.so", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+	void *(*grow)(void *, size_t);
+	void *(*make)(size_t);
+	void (*release)(void *);
+	unsigned char *p;
+
+	CHECK(h);
+	*(void **)&grow = dlsym(h, "plugin_grow");
+	*(void **)&make = dlsym(h, "plugin_make");
+	*(void **)&release = dlsym(h, "plugin_free");
+	CHECK(grow && make && release);
+	p = malloc(8 * MIB);
+	CHECK(p && in_fam(p));
+	fill(p, 8 * MIB, 31);
+	p = grow(p, 16 * MIB);
+	CHECK(p);
+	verify(p, 8 * MIB, 31);
+	release(p);
+	p = make(8 * MIB);
+	CHECK(p && p[8 * MIB - 1] == 'x');
+	p = realloc(p, 16 * MIB);
+	CHECK(p && p[8 * MIB - 1] == 'x');
+	free(p);
+	CHECK(!dlopen("no_such_plugin.so", RTLD_NOW | RTLD_DEEPBIND) && dlerror());
+	CHECK(!dlclose(h));
+}
+
 /* Ended by somebody else, once it has used some. */
 static void case_killed(void)
 {
@@ -508,6 +538,11 @@ int main(int argc, char **argv)
 		{ "robbed", case_robbed },     { "replaced", case_replaced },
 		{ "forks", case_forks },       { "masks", case_masks },
 		{ "cancel", case_cancel },     { "loader", case_loader },
+		{ "submit", case_submit },     { "refused", case_refused },
+		{ "allowed", case_allowed },   { "plugin", case_plugin },
+		{ "snapshot", case_snapshot }, { "own uffd", case_own_uffd },
+		{ "signals", case_alternate }, { "coroutine", case_coroutine },
+		{ "reserved", case_reserved }, { "at once", case_at_once },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -56,6 +56,7 @@ void case_robbed(void);
 void case_replaced(void);
 /* run_victim_forks.c */
 void case_forks(void);
+void case_snapshot(void);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);
@@ -78,5 +79,15 @@ void case_too_many(void);
 void case_ioctl(void);
 void case_direct(void);
 void case_forms(void);
+/* run_victim_own.c */
+void case_alternate(void);
+void case_coroutine(void);
+void case_own_uffd(void);
+void case_reserved(void);
+void case_at_once(void);
+/* run_victim_rings.c */
+void case_submit(void);
+void case_refused(void);
+void case_allowed(void);
 
 #endif

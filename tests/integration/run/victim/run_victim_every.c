@@ -11,13 +11,16 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <malloc.h>
+#include <mntent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/fanotify.h>
 #include <sys/inotify.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -205,6 +208,7 @@ static void check_attributes(void)
 		NO_EFAULT(AWAY(llistxattr(path, value, 1000)));
 		NO_EFAULT(AWAY(removexattr(path, key)));
 		NO_EFAULT(AWAY(lremovexattr(path, key)));
+		NO_EFAULT(AWAY(fremovexattr(fd, key)));
 		close(fd);
 		return;
 	}
@@ -218,6 +222,41 @@ static void check_attributes(void)
 	CHECK(AWAY(lgetxattr(path, key, value, 100)) == 1 && value[0] == 'w');
 	CHECK(AWAY(llistxattr(path, value, 1000)) > 0 && !strcmp(value, key));
 	CHECK(!AWAY(lremovexattr(path, key)));
+	CHECK(!AWAY(lsetxattr(path, key, value, 1, 0)) && !AWAY(fremovexattr(fd, key)));
+	close(fd);
+}
+
+/* Names that the C library hands on by calls of its own, and what stands for a name. */
+static void check_names(void)
+{
+	char *path = name(0, "file"), *mounts = object(1);
+	struct file_handle *handle = object(2);
+	int *mount = object(3), fd = open(path, O_RDWR);
+	key_t key = AWAY(ftok(path, 7));
+	struct timeval *two = object(4);
+	struct stat st;
+	FILE *f;
+
+	CHECK(key != -1 && !fstat(fd, &st) && (key & 0xffff) == (key_t)(st.st_ino & 0xffff));
+	CHECK(AWAY(ftok(name(0, "none"), 7)) == -1 && errno == ENOENT);
+	path = name(0, "file");
+	strcpy(mounts, "/proc/self/mounts");
+	f = AWAY(setmntent(mounts, "r"));
+	CHECK(f && getmntent(f));
+	endmntent(f);
+	handle->handle_bytes = MAX_HANDLE_SZ;
+	if (!AWAY(name_to_handle_at(HERE, path, handle, mount, 0))) {
+		CHECK(handle->handle_bytes > 0 && handle->handle_bytes <= MAX_HANDLE_SZ);
+		NO_EFAULT(AWAY(open_by_handle_at(fd, handle, O_RDONLY)));
+	} else {
+		CHECK(errno != EFAULT);
+	}
+	handle->handle_bytes = 1; /* too little: it says how much */
+	if (AWAY(name_to_handle_at(HERE, path, handle, mount, 0)) && errno == EOVERFLOW)
+		CHECK(handle->handle_bytes > 1);
+	NO_EFAULT(AWAY(fanotify_mark(-1, FAN_MARK_ADD, FAN_OPEN, HERE, path)));
+	two[0] = two[1] = (struct timeval){ 1005, 0 };
+	CHECK(!AWAY(futimesat(HERE, path, two)) && !fstat(fd, &st) && st.st_mtime == 1005);
 	close(fd);
 }
 
@@ -437,6 +476,7 @@ void case_every(void)
 	check_links();
 	check_file_times();
 	check_attributes();
+	check_names();
 	check_transfers();
 	check_between();
 	check_aio();

@@ -45,6 +45,72 @@ static void child_calls(unsigned char *p)
 	close(fd);
 }
 
+/* As what starts a worker does, so that it has nothing of its parent's: and a child of it, too. */
+static void child_closes(unsigned char *p)
+{
+	pid_t pid;
+
+	CHECK(!close_range(3, ~0u, 0) || errno == ENOSYS);
+	for (int fd = 3; fd < 5000; fd++)
+		close(fd);
+	verify(p, BIG / 2, 7);
+	pid = fork();
+	if (!pid) {
+		closefrom(3);
+		verify(p, BIG, 7);
+		_exit(0);
+	}
+	expect_end(pid, 0);
+}
+
+/* As a store of keys that keeps a snapshot: all of it to a file, under a name of its own at the
+ * end. */
+static void child_snapshot(const unsigned char *p, const char *name)
+{
+	char temporary[80];
+	int fd;
+
+	snprintf(temporary, sizeof(temporary), "%s.temporary", name);
+	fd = open(temporary, O_CREAT | O_EXCL | O_WRONLY, 0600);
+	CHECK(fd >= 0);
+	for (size_t at = 0, n; at < BIG; at += n) {
+		n = at % (3 * PAGE) + 100 < BIG - at ? at % (3 * PAGE) + 100 : BIG - at;
+		CHECK(write(fd, p + at, n) == (ssize_t)n);
+	}
+	CHECK(!fsync(fd) && !close(fd) && !rename(temporary, name));
+}
+
+/* The parent goes on storing, to all of it, from its end on and from its start. */
+void case_snapshot(void)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", name[64];
+	unsigned char *p = calloc(1, BIG), *q = calloc(1, BIG);
+	pid_t pid;
+	int fd;
+
+	CHECK(p && q && in_fam(p) && in_fam(q) && mkdtemp(dir));
+	snprintf(name, sizeof(name), "%s/snapshot", dir);
+	for (unsigned round = 0; round < 2; round++) {
+		fill(p, BIG, 40 + round);
+		pid = fork();
+		if (!pid) {
+			child_snapshot(p, name);
+			_exit(0);
+		}
+		for (size_t at = BIG; at; at -= MIB)
+			fill(p + at - MIB, MIB, 50);
+		for (unsigned i = 0; i < 3; i++)
+			fill(p, BIG, 60 + i);
+		expect_end(pid, 0);
+		verify(p, BIG, 62);
+		fd = open(name, O_RDONLY);
+		CHECK(fd >= 0 && read(fd, q, BIG) == BIG && read(fd, p, 1) == 0);
+		verify(q, BIG, 40 + round);
+		CHECK(!close(fd) && !unlink(name));
+	}
+	CHECK(!rmdir(dir));
+}
+
 static void child_maps(unsigned char *p)
 {
 	unsigned char *q;
@@ -138,7 +204,8 @@ static void with(void (*child)(unsigned char *), unsigned char *p)
 void case_forks(void)
 {
 	static void (*const children[])(unsigned char *) = { child_blocks, child_calls,
-							     child_threads, child_again };
+							     child_threads, child_again,
+							     child_closes };
 	unsigned char *p = malloc(BIG);
 
 	CHECK(p);

@@ -3,7 +3,10 @@
  * Allocation and free of resident blocks.  Each thread keeps a set of blocks of one size, frees a
  * few and allocates as many anew, storing a word to each.  All of them fit in the page buffer.
  */
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,6 +20,7 @@
 
 #include "base/lock.h"
 #include "soda.h"
+#include "soda/base/tool.h"
 #include "soda/bench/heap/heap.h"
 #include "soda/bench/worker/summary.h"
 #include "soda/bench/worker/worker.h"
@@ -25,6 +29,9 @@ enum { THREADS_MAX = 64, BLOCKS_MAX = 4096, BLOCKS_LEAST = 16, BURST_MAX = 32, S
 
 /* A thread's blocks: as many as fit, a power of two. */
 static const uint64_t set_bytes = 16ull << 20;
+
+/* soda_heap_plain(), once its library is there. */
+static const struct soda_heap_ops *(*plain_ops)(void);
 
 struct field {
 	const struct soda_heap_ops *ops;
@@ -128,7 +135,7 @@ static int round_of(const struct soda_heap_point *p, uint32_t round, uint32_t ms
 		    double *plain_p)
 {
 	static const struct soda_heap_ops ours = { soda_malloc, soda_free };
-	const struct soda_heap_ops *plain = soda_heap_plain();
+	const struct soda_heap_ops *plain = plain_ops();
 	int err = round % 2 ? measure(plain, p, ms, plain_p) : 0;
 
 	err = err ? err : measure(&ours, p, ms, ours_p);
@@ -159,47 +166,122 @@ static int measure_point(const struct soda_heap_point *p, uint32_t rounds, uint3
 	return 0;
 }
 
-/* In the child: the runtime starts once a process. */
-static int worker(const struct soda_heap_point *points, unsigned n, uint32_t rounds, uint32_t ms,
-		  int out)
+/* The other side's library, beside this program or where it is installed. */
+static bool find_plain(char path[PATH_MAX])
+{
+	static const char *const places[] = { "libsoda-bench-jemalloc.so", SODA_BENCH_JEMALLOC,
+					      NULL };
+
+	return soda_tool_find(places, path);
+}
+
+/*
+ * The library that soda_heap_plain() is in.  No command of `soda` but this process loads it,
+ * because the loader has to have room for what it keeps for each thread.
+ */
+static int load_plain(void)
+{
+	char path[PATH_MAX];
+	void *library = find_plain(path) ? dlopen(path, RTLD_NOW) : NULL;
+
+	if (library)
+		*(void **)&plain_ops = dlsym(library, "soda_heap_plain");
+	if (plain_ops)
+		return 0;
+	fprintf(stderr, "soda bench heap: jemalloc cannot be loaded: %s\n",
+		library ? "it is not in that library" : dlerror());
+	return -ENOENT;
+}
+
+int soda_heap_measure_program(uint32_t rounds, uint32_t ms, unsigned n, char **argv)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
-	struct soda_heap_cost cost;
-	int err;
+	int err = load_plain();
 
-	if (!soda_heap_plain()) {
-		fputs("soda bench heap: this build has no jemalloc (libjemalloc-dev)\n", stderr);
-		return 1;
-	}
 	unsetenv("SODA_SERVER");
 	unsetenv("SODA_DPU");
 	cfg.buffer = "1G"; /* all that is in use, and what waits for its decay */
-	err = soda_init(&cfg);
-	if (err)
+	if (!err && (err = soda_init(&cfg)))
 		fprintf(stderr, "soda bench heap: %s\n", soda_last_error());
 	for (unsigned i = 0; i < n && !err; i++) {
-		err = measure_point(&points[i], rounds, ms, &cost);
-		if (!err && write(out, &cost, sizeof(cost)) != (ssize_t)sizeof(cost))
+		struct soda_heap_point point = { (uint32_t)strtoul(argv[2 * i], NULL, 10),
+						 (uint32_t)strtoul(argv[2 * i + 1], NULL, 10) };
+		struct soda_heap_cost cost;
+
+		err = measure_point(&point, rounds, ms, &cost);
+		if (!err && write(STDOUT_FILENO, &cost, sizeof(cost)) != (ssize_t)sizeof(cost))
 			err = -EPIPE;
 	}
-	return err ? 1 : 0;
+	return err ? SODA_EXIT_FAILED : SODA_EXIT_OK;
+}
+
+/* In the child: room in the loader for a library that comes late, which it has at its start alone.
+ */
+static void make_room(void)
+{
+	static const char room[] = "glibc.rtld.optional_static_tls=8192";
+	const char *had = getenv("GLIBC_TUNABLES");
+	char all[4096];
+
+	snprintf(all, sizeof(all), "%s%s%s", had ? had : "", had && *had ? ":" : "", room);
+	setenv("GLIBC_TUNABLES", all, 1);
+}
+
+/* Add a word, or, where that is NULL, a number. */
+static void add(char **argv, unsigned *used, const char *word, uint32_t number)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", number);
+	argv[*used] = strdup(word ? word : text);
+	if (!argv[(*used)++])
+		_exit(SODA_EXIT_FAILED);
+}
+
+/* In the child: become the process under test, which writes what it measures to `out`. */
+static _Noreturn void become(const struct soda_heap_point *points, unsigned n, uint32_t rounds,
+			     uint32_t ms, int out)
+{
+	char **argv = calloc(2 * (size_t)n + 6, sizeof(*argv));
+	unsigned used = 0;
+
+	if (!argv)
+		_exit(SODA_EXIT_FAILED);
+	add(argv, &used, "soda", 0);
+	add(argv, &used, "bench", 0);
+	add(argv, &used, ".heap", 0);
+	add(argv, &used, NULL, rounds);
+	add(argv, &used, NULL, ms);
+	for (unsigned i = 0; i < n; i++) {
+		add(argv, &used, NULL, points[i].bytes);
+		add(argv, &used, NULL, points[i].threads);
+	}
+	make_room();
+	if (dup2(out, STDOUT_FILENO) >= 0)
+		execv("/proc/self/exe", argv);
+	fprintf(stderr, "soda bench heap: %s\n", strerror(errno));
+	_exit(SODA_EXIT_FAILED);
 }
 
 int soda_heap_measure(const struct soda_heap_point *points, unsigned n, uint32_t rounds,
 		      uint32_t ms, struct soda_heap_cost *costs)
 {
 	int ends[2], status = 0;
+	char path[PATH_MAX];
 	unsigned got = 0;
 	pid_t pid;
 
-	if (pipe(ends))
+	if (!find_plain(path)) {
+		fputs("soda bench heap: this build has no jemalloc (libjemalloc-dev)\n", stderr);
+		return -ENOENT;
+	}
+	if (pipe2(ends, O_CLOEXEC))
 		return -errno;
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(ends[0]);
-		exit(worker(points, n, rounds, ms, ends[1]));
+		become(points, n, rounds, ms, ends[1]);
 	}
 	close(ends[1]);
 	while (got < n && pid > 0 &&

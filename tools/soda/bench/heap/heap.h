@@ -25,8 +25,8 @@ struct soda_heap_ops {
 };
 
 /*
- * plain.c: the jemalloc of this build; NULL: it was built without.  It starts a
- * thread: not before a fork that goes on with it.
+ * plain.c, a library of its own that alloc.c loads where it is needed: the jemalloc of this build.
+ * It starts a thread: not before a fork that goes on with it.
  */
 const struct soda_heap_ops *soda_heap_plain(void);
 
@@ -46,6 +46,13 @@ struct soda_heap_cost {
  */
 int soda_heap_measure(const struct soda_heap_point *points, unsigned n, uint32_t rounds,
 		      uint32_t ms, struct soda_heap_cost *costs);
+
+/*
+ * The hidden program of soda_heap_measure: `soda bench .heap ROUNDS MS [BYTES THREADS]...`, of
+ * which argv are the last; it writes a struct soda_heap_cost for each of the n points.  An exit
+ * code.
+ */
+int soda_heap_measure_program(uint32_t rounds, uint32_t ms, unsigned n, char **argv);
 
 /* run.c */
 struct soda_heap_pair {
