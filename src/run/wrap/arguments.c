@@ -152,7 +152,6 @@ RUN_NEAR(int, pthread_attr_setsigmask_np, (pthread_attr_t * R attr, const sigset
 	 p, sigset_t open;
 	 p = run_open_mask(p, &open))
 READS(int, signalfd, (int fd, const sigset_t *p, int flags), (fd, p, flags))
-CHANGES(sigaltstack, (const stack_t *R p, stack_t *R old), (p, old))
 
 /* Descriptors. */
 RUN_NEAR(int, pipe, (int p[2]), (p), FAM(p), OUT_BYTES(p, 2 * sizeof(*p)))
