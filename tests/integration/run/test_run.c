@@ -429,6 +429,8 @@ static void test_returned(void **state)
  * Where the kernel's faults are served, nothing needs to be held.
  *
  * May: threads | waits at locks, conditions and semaphores in fabric memory | served
+ * May: threads | waits in more chunks than a tenth of the page buffer | ended by SIGABRT,
+ * which says "a tenth of the page buffer"
  */
 static void test_waits(void **state)
 {
@@ -437,6 +439,10 @@ static void test_waits(void **state)
 	run_mode("too many", INLINE, "error", 128 + SIGABRT, "a tenth of the page buffer");
 }
 
+/*
+ * May: threads | ends threads that allocate and free, in destructors of their keys too |
+ * served
+ */
 static void test_many(void **state)
 {
 	run_case("threads", NULL);

@@ -330,11 +330,21 @@ static void test_beyond(void **state)
 /* May: children | forks, and the child reads and stores | served */
 PASSES(reads)
 PASSES(stores)
+/*
+ * May: children | forks several times, and each child sees what was there at its fork |
+ * served
+ */
 PASSES(many)
+/* May: children | forks, and frees what its child has not read | served */
 PASSES(freed)
+/* May: children | forks, and its child forks | served */
 PASSES(again)
 /* May: children | forks while other threads fault and store | served */
 PASSES(beside)
+/*
+ * May: children | forks, and the child closes the library's descriptors | the child ends by
+ * SIGSEGV
+ */
 PASSES(closed)
 
 int main(void)
