@@ -66,21 +66,38 @@ bool soda_held_take(uint32_t id, uint32_t share)
 	return taken;
 }
 
+static void drop_locked(struct held **p)
+{
+	struct held *h = *p;
+
+	*p = h->next;
+	h->next = unused;
+	unused = h;
+	chunks--;
+	atomic_fetch_sub(&soda_agent.buffer.pinned, 1);
+	soda_chunk_unhold(&soda_agent.table[h->id]);
+}
+
 void soda_held_give(uint32_t id)
 {
-	struct held **p, *h;
+	struct held **p;
 
 	soda_lock_acquire(&lock);
 	p = find_locked(id);
-	h = *p;
-	if (h && !--h->holders) {
-		*p = h->next;
-		h->next = unused;
-		unused = h;
-		chunks--;
-		atomic_fetch_sub(&soda_agent.buffer.pinned, 1);
-		soda_chunk_unhold(&soda_agent.table[id]);
-	}
+	if (*p && !--(*p)->holders)
+		drop_locked(p);
+	soda_lock_release(&lock);
+}
+
+void soda_held_forget(uint32_t first, uint32_t n)
+{
+	soda_lock_acquire(&lock);
+	for (uint32_t i = 0; i < HEADS && chunks; i++)
+		for (struct held **p = &heads[i]; *p;)
+			if ((*p)->id - first < n)
+				drop_locked(p);
+			else
+				p = &(*p)->next;
 	soda_lock_release(&lock);
 }
 

@@ -26,6 +26,8 @@ uint32_t soda_held_allowance(void);
 bool soda_held_take(uint32_t id, uint32_t share);
 /* Nothing happens where nobody holds the chunk. */
 void soda_held_give(uint32_t id);
+/* These chunks are no object's any more: nobody holds them. */
+void soda_held_forget(uint32_t first, uint32_t n);
 /* How many chunks are held; and whether this one is. */
 uint32_t soda_held_chunks(void);
 bool soda_held_has(uint32_t id);

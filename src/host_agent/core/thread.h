@@ -85,7 +85,8 @@ struct soda_thread {
 	uint32_t shared_at; /* where its next chunk of the node's store is noted: pages/shared.c */
 	uint64_t reads, hedged; /* with redundancy: READs it waited for; second ones among them */
 	uint64_t active_period; /* writeback.c: the period in which it was counted last */
-	uint64_t still_ns;	/* sum of what soda_thread_stood_still() has found */
+	uint32_t missed_id, missed; /* fault.c: chunk that was there, as often as in a row */
+	uint64_t still_ns;	    /* sum of what soda_thread_stood_still() has found */
 	_Atomic uint64_t counters[SODA_CNT_MAX];
 	_Atomic uint32_t fetch_ns[SODA_HIST_BUCKETS];
 } __attribute__((aligned(64)));

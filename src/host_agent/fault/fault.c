@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/failure.h"
 #include "base/lock.h"
@@ -19,6 +21,8 @@
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/protect.h"
 #include "host_agent/pages/shared.h"
+
+enum { PAGE = 4096, MISSED_MAX = 64 };
 
 void (*soda_fault_seen)(uint32_t id);
 
@@ -80,6 +84,7 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 		return SODA_STEP_LOST;
 	if (!zero && !soda_copies_reachable(f->region))
 		return SODA_STEP_DOWN;
+	t->missed = 0;
 	soda_thread_trim(t, soda_fault_keep() - 1); /* this chunk becomes the ring's last one */
 	if (soda_evict_credit(t, 0))
 		return SODA_STEP_ROOM;
@@ -154,6 +159,46 @@ static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fa
 	return failed ? SODA_STEP_JOIN : SODA_STEP_DONE;
 }
 
+/* Whether a page of the block is not there. */
+static bool is_hole(const struct soda_fault *f)
+{
+	unsigned char in[64] = { 0 };
+	size_t bytes = 1ul << soda_agent.block_shift, n = bytes < PAGE ? 1 : bytes / PAGE;
+	char *at = (char *)soda_chunk_address(f->id) + f->block * bytes;
+
+	if (syscall(SYS_mincore, (uintptr_t)at / PAGE * PAGE, n * PAGE, in))
+		return true; /* nothing is mapped there */
+	for (size_t i = 0; i < n; i++)
+		if (!(in[i] & 1))
+			return true;
+	return false;
+}
+
+/*
+ * By the chunk's word the page is there, and open for a store.  The thread has found that so often
+ * in a row that no other thread can have been the reason: the program has taken the page away, by
+ * madvise() or a mapping of its own.
+ */
+static bool is_taken_away(struct soda_thread *t, const struct soda_fault *f, uint32_t w)
+{
+	if (t->missed_id != f->id)
+		t->missed = 0;
+	t->missed_id = f->id;
+	return ++t->missed > MISSED_MAX && is_hole(f) && soda_chunk_load(chunk(f)) == w;
+}
+
+static enum soda_fault_step resident(struct soda_thread *t, struct soda_fault *f, uint32_t w)
+{
+	bool open = soda_chunk_state(w) == SODA_CHUNK_DIRTY && soda_chunk_dirty(w) >> f->block & 1;
+
+	if ((!f->store || open) && is_taken_away(t, f, w)) {
+		f->error = -ENODATA;
+		return SODA_STEP_FAILED;
+	}
+	/* A load: another thread has made the chunk resident meanwhile. */
+	return f->store ? open_for_store(t, f, w) : SODA_STEP_DONE;
+}
+
 enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f)
 {
 	uint32_t w = soda_chunk_load(chunk(f));
@@ -164,8 +209,7 @@ enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f
 		return take(t, f, w);
 	case SODA_CHUNK_CLEAN:
 	case SODA_CHUNK_DIRTY:
-		/* A load: another thread has made the chunk resident meanwhile. */
-		return f->store ? open_for_store(t, f, w) : SODA_STEP_DONE;
+		return resident(t, f, w);
 	case SODA_CHUNK_FETCHING:
 		if (!f->counted)
 			soda_count(t, SODA_CNT_JOINED, 1);
@@ -360,7 +404,11 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 
 	soda_fds_check(); /* the program may have closed the connection */
 	soda_count(t, SODA_CNT_ERRORS, 1);
-	if (err == -EIO && r->damaged)
+	if (err == -ENODATA)
+		soda_log_error("page at offset %llu of %s cannot be had: the program has taken it "
+			       "away, by madvise() or a mapping over it",
+			       at, what);
+	else if (err == -EIO && r->damaged)
 		soda_log_error("page at offset %llu of %s cannot be had: what %s has is not what "
 			       "was stored there",
 			       at, what, server->address);

@@ -10,6 +10,7 @@
 
 #include "base/failure.h"
 #include "base/log.h"
+#include "host_agent/core/held.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/fork/serve.h"
 #include "host_agent/life/files.h"
@@ -1033,6 +1034,7 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 			(unsigned long long)r->bytes);
 		return;
 	}
+	soda_held_forget(r->first, r->chunks);
 	soda_regions_lock();
 	r->going = true;
 	soda_regions_unlock();

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "soda.h"
@@ -86,6 +87,19 @@ void soda_signals_give_back(int sig)
 		real_sigaction(sig, &o->theirs, NULL);
 }
 
+static int set_mask(int how, const sigset_t *set, sigset_t *old);
+
+/* The mask that the program's handler would run with without us, but that it may touch FAM. */
+static void mask_for(int sig, const struct sigaction *theirs, const void *context)
+{
+	sigset_t mask;
+
+	sigorset(&mask, &((const ucontext_t *)context)->uc_sigmask, &theirs->sa_mask);
+	if (!(theirs->sa_flags & SA_NODEFER))
+		sigaddset(&mask, sig);
+	set_mask(SIG_SETMASK, &mask, NULL);
+}
+
 void soda_signals_chain(int sig, siginfo_t *info, void *context)
 {
 	struct owned *o = owned(sig);
@@ -93,6 +107,8 @@ void soda_signals_chain(int sig, siginfo_t *info, void *context)
 
 	if (theirs.sa_flags & SA_RESETHAND)
 		o->theirs = (struct sigaction){ .sa_handler = SIG_DFL };
+	if (theirs.sa_handler != SIG_DFL && theirs.sa_handler != SIG_IGN)
+		mask_for(sig, &theirs, context);
 	if (theirs.sa_flags & SA_SIGINFO) {
 		theirs.sa_sigaction(sig, info, context);
 		return;
@@ -176,4 +192,93 @@ SODA_API int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restri
 SODA_API int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
 	return set_mask(how, set, old);
+}
+
+/*
+ * The same by older names.  The C library has its own calls behind them, which no wrapper of the
+ * newer names sees.
+ */
+static int change_one(int how, int sig, sigset_t *old)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	return sigaddset(&set, sig) ? -1 : sigprocmask(how, &set, old);
+}
+
+SODA_API int sighold(int sig)
+{
+	return change_one(SIG_BLOCK, sig, NULL);
+}
+
+SODA_API int sigignore(int sig)
+{
+	struct sigaction act = { .sa_handler = SIG_IGN };
+
+	return sigaction(sig, &act, NULL);
+}
+
+SODA_API sighandler_t sigset(int sig, sighandler_t handler)
+{
+	struct sigaction act = { .sa_handler = handler }, old;
+	sigset_t before;
+
+	if (sigaction(sig, handler == SIG_HOLD ? NULL : &act, &old) ||
+	    change_one(handler == SIG_HOLD ? SIG_BLOCK : SIG_UNBLOCK, sig, &before))
+		return SIG_ERR;
+	return sigismember(&before, sig) ? SIG_HOLD : old.sa_handler;
+}
+
+/* The first 32 signals, as BSD had them. */
+static int first_signals(int how, int mask)
+{
+	sigset_t set, old;
+
+	sigemptyset(&set);
+	*(unsigned long *)&set = (unsigned)mask;
+	set_mask(how, &set, &old);
+	return (int)*(unsigned long *)&old;
+}
+
+SODA_API int sigblock(int mask)
+{
+	return first_signals(SIG_BLOCK, mask);
+}
+
+SODA_API int sigsetmask(int mask)
+{
+	return first_signals(SIG_SETMASK, mask);
+}
+
+/* signal() of programs that ask for X/Open alone: for one signal, which is not blocked in it. */
+SODA_API sighandler_t sysv_signal(int sig, sighandler_t handler)
+{
+	struct sigaction act = { .sa_handler = handler, .sa_flags = SA_RESETHAND | SA_NODEFER };
+	struct sigaction old;
+
+	return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
+}
+
+SODA_API sighandler_t __sysv_signal(int sig, sighandler_t handler)
+{
+	return sysv_signal(sig, handler);
+}
+
+SODA_API sighandler_t bsd_signal(int sig, sighandler_t handler);
+SODA_API sighandler_t bsd_signal(int sig, sighandler_t handler)
+{
+	return signal(sig, handler);
+}
+
+SODA_API sighandler_t ssignal(int sig, sighandler_t handler)
+{
+	return signal(sig, handler);
+}
+
+SODA_API int __sigaction(int sig, const struct sigaction *restrict act,
+			 struct sigaction *restrict old);
+SODA_API int __sigaction(int sig, const struct sigaction *restrict act,
+			 struct sigaction *restrict old)
+{
+	return sigaction(sig, act, old);
 }

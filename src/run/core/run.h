@@ -25,6 +25,8 @@
  *   paths.c    open, rename, posix_spawn and what else takes a name
  *   become.c   execve and its family: the program that this one becomes has fabric memory, too
  *   threads.c  affinity, scheduling, names
+ *   forms.c    fortified forms, and what reaches the kernel inside of the C library
+ *   stacks.c   sigaltstack, swapcontext and the like
  *   messages.c  mq_send, msgsnd, semop and the like
  *   aio.c      aio_read and the like
  *   rings.c    io_submit and its like; io_uring

@@ -405,6 +405,8 @@ int run_protect(char *addr, size_t bytes, int prot)
 		atomic_store(&restricted, true);
 		atomic_store(&soda_child_protections, true);
 	}
+	if (prot == PROT_EXEC) /* x86 can read what it executes, and the runtime must */
+		prot |= PROT_READ;
 	run_open(addr, bytes);
 	if (prot & (PROT_READ | PROT_WRITE) ? (int)syscall(SYS_mprotect, addr, bytes, prot)
 					    : no_access(addr, bytes))

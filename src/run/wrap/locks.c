@@ -168,14 +168,16 @@ static int (*next_once)(pthread_once_t *, void (*)(void));
 
 RUN_API int pthread_once(pthread_once_t *once, void (*fn)(void))
 {
+	struct waiting h = { once, NULL, sizeof(*once), 0 };
 	int ret;
 
 	RUN_NEXT(next_once, "pthread_once");
 	if (!concerns(once, RUN_CALLER))
 		return next_once(once, fn);
-	run_hold(once, sizeof(*once), "pthread_once");
+	take(&h, "pthread_once");
+	pthread_cleanup_push(let_go, &h); /* fn may end the thread, or throw */
 	ret = next_once(once, fn);
-	run_unhold(once, sizeof(*once));
+	pthread_cleanup_pop(1);
 	return ret;
 }
 

@@ -146,10 +146,15 @@ RUN_API int epoll_pwait2(int fd, struct epoll_event *events, int n, const struct
 			 const sigset_t *mask)
 {
 	struct epoll_event *local;
+	struct timespec given;
 	size_t size;
 	sigset_t open;
 
 	mask = run_open_mask(mask, &open);
+	if (timeout && run_handed(timeout, RUN_CALLER)) {
+		given = *timeout;
+		timeout = &given;
+	}
 	if (!RUN_NEXT(next_epoll_pwait2, "epoll_pwait2")) {
 		errno = ENOSYS;
 		return -1;

@@ -6,6 +6,8 @@
  * sigaltstack(): a local stack as large stands in for it, of which the program is told as of the
  * one that it has given.  makecontext(): pointers to a coroutine's stack are the program's, so that
  * it stays where it is; one line says what that means.
+ *
+ * A context that is entered must let the signals through that faults are.
  */
 #include "run/wrap/near.h"
 
@@ -155,3 +157,63 @@ RUN_API __attribute__((naked)) void makecontext(ucontext_t *context, void (*fn)(
 }
 
 #endif
+
+/* Of a context that is about to be entered: its thread would not get the signals that faults are.
+ */
+static void open_context(const ucontext_t *context)
+{
+	sigset_t *mask = (sigset_t *)(uintptr_t)&context->uc_sigmask;
+
+	if (sigismember(mask, SIGBUS))
+		sigdelset(mask, SIGBUS);
+	if (sigismember(mask, SIGSEGV))
+		sigdelset(mask, SIGSEGV);
+}
+
+RUN_API int setcontext(const ucontext_t *context)
+{
+	static int (*next)(const ucontext_t *);
+
+	open_context(context);
+	return RUN_NEXT(next, "setcontext")(context);
+}
+
+#if defined(__x86_64__)
+/* The function to go on with, for swapcontext(). */
+__attribute__((used, visibility("hidden"))) void *run_swapcontext(const ucontext_t *context);
+void *run_swapcontext(const ucontext_t *context)
+{
+	static void *next;
+
+	open_context(context);
+	return run_resolved(&next, "swapcontext");
+}
+
+/* It saves where its caller goes on: so this one jumps to it, and has no frame then. */
+__asm__(".pushsection .text\n"
+	".globl swapcontext\n"
+	".type swapcontext, @function\n"
+	"swapcontext:\n"
+	"	endbr64\n"
+	"	push %rdi\n"
+	"	push %rsi\n"
+	"	sub $8, %rsp\n"
+	"	mov %rsi, %rdi\n"
+	"	call run_swapcontext\n"
+	"	add $8, %rsp\n"
+	"	pop %rsi\n"
+	"	pop %rdi\n"
+	"	jmp *%rax\n"
+	".size swapcontext, . - swapcontext\n"
+	".popsection\n");
+#endif
+
+/* As BSD had it: the mask for the wait, of the first 32 signals. <signal.h> has another. */
+RUN_API int run_sigpause(int mask) __asm__("sigpause");
+RUN_API int run_sigpause(int mask)
+{
+	static int (*next)(int);
+
+	return RUN_NEXT(next, "sigpause")(
+		(int)((unsigned)mask & ~(1u << (SIGBUS - 1)) & ~(1u << (SIGSEGV - 1))));
+}

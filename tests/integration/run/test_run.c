@@ -84,6 +84,7 @@ static void test_blocks(void **state)
 	run_case("brk", NULL);
 }
 
+/* May: memory | maps over FAM, moves, protects, locks and discards it | served */
 static void test_maps(void **state)
 {
 	run_case("maps", NULL);
@@ -101,7 +102,11 @@ static void test_calls(void **state)
 	run_case("calls", NULL);
 }
 
-/* With every block in fabric memory. */
+/*
+ * With every block in fabric memory.
+ *
+ * May: the C library | ends detached threads, with each block in fabric memory | served
+ */
 static void test_loader(void **state)
 {
 	char path[512];
@@ -114,6 +119,10 @@ static void test_loader(void **state)
 		fail_msg("status %d: %s", p.status, p.err);
 }
 
+/*
+ * May: the C library | hands it structures, names and vectors, by fortified and rarer forms
+ * too | served
+ */
 static void test_kernel(void **state)
 {
 	run_case("ioctl", NULL);
@@ -122,6 +131,56 @@ static void test_kernel(void **state)
 	run_case("every", NULL);
 	run_case("times", NULL);
 	run_case("pieces", NULL);
+	run_case("rare", NULL);
+}
+
+/* May: signals | gives a stack in fabric memory to its handlers | served, by a local one */
+static void test_alt_stacks(void **state)
+{
+	run_case("altstack", NULL);
+}
+
+/*
+ * May: signals | blocks or takes SIGBUS by sighold(), sigset(), sigblock(), sysv_signal()
+ * and the like | served
+ * May: signals | enters a context whose mask blocks all | served
+ */
+static void test_older_names(void **state)
+{
+	run_case("old signals", NULL);
+}
+
+/* May: threads | ends a thread within pthread_once() | served */
+static void test_once(void **state)
+{
+	run_case("once", NULL);
+}
+
+/*
+ * May: limits and identity | lowers each of its limits (files, file sizes, threads, locked
+ * memory, addresses) | served
+ */
+static void test_limits(void **state)
+{
+	run_case("limits", NULL);
+}
+
+/*
+ * May: limits and identity | becomes another user in another root directory, which nobody
+ * may trace | served
+ */
+static void test_identity(void **state)
+{
+	run_case("identity", NULL);
+}
+
+/*
+ * May: limits and identity | forbids itself files, sockets, threads and programs by a filter
+ * of system calls | served
+ */
+static void test_filter(void **state)
+{
+	run_case("filter", NULL);
 }
 
 /* Where the case has its file. */
@@ -138,6 +197,7 @@ static bool has_direct(void)
 	return fd >= 0;
 }
 
+/* May: the C library | reads and writes a file with O_DIRECT | served */
 static void test_direct(void **state)
 {
 	if (!has_direct()) {
@@ -228,7 +288,11 @@ static bool failed(const char *mode)
 	return p.status || (p.err[0] && (!strcmp(mode, "inline") || !geteuid()));
 }
 
-/* Programs that become others, each with fabric memory of its own. */
+/*
+ * Programs that become others, each with fabric memory of its own.
+ *
+ * May: children | becomes another program, with arguments in FAM | served
+ */
 static void test_exec(void **state)
 {
 	char path[512];
@@ -245,7 +309,12 @@ static void test_exec(void **state)
 	unsetenv("SODA_LOG");
 }
 
-/* The program chooses numbers of descriptors, and closes what it has not opened. */
+/*
+ * The program chooses numbers of descriptors, and closes what it has not opened.
+ *
+ * May: descriptors | closes one of the runtime's, or puts a file of its own there | refused
+ * with EBADF, and a line: "onto descriptor"
+ */
 static void test_descriptors(void **state)
 {
 	run_case("descriptors", "onto descriptor");
@@ -254,6 +323,9 @@ static void test_descriptors(void **state)
 /*
  * Where the C library is not asked, nothing can be spared: it ends, with a line, before it reads
  * zeros.
+ *
+ * May: descriptors | closes or replaces one of the runtime's past the wrappers | ended by
+ * SIGABRT, which says "was closed or replaced by the program"
  */
 static void test_robbed(void **state)
 {
@@ -265,11 +337,13 @@ static void test_robbed(void **state)
 	}
 }
 
+/* May: threads | cancels a thread that is in malloc() | served */
 static void test_cancel(void **state)
 {
 	run_case("cancel", NULL);
 }
 
+/* May: signals | waits with a mask that blocks SIGBUS, or starts a thread with one | served */
 static void test_masks(void **state)
 {
 	run_case("masks", NULL);
@@ -292,7 +366,11 @@ static bool is_text(const char *path)
 	return same;
 }
 
-/* Shells put files at low numbers: what they have in fabric memory comes out whole. */
+/*
+ * Shells put files at low numbers: what they have in fabric memory comes out whole.
+ *
+ * May: descriptors | a shell's `exec 4>file`, of each low number | served
+ */
 static void test_shell_numbers(void **state)
 {
 	static const char *const shells[] = { "/bin/dash", "/bin/bash" };
@@ -433,7 +511,13 @@ static void test_returned(void **state)
 	server_forget(&server);
 }
 
-/* Where the kernel's faults are served, nothing needs to be held. */
+/*
+ * Where the kernel's faults are served, nothing needs to be held.
+ *
+ * May: threads | waits at locks, conditions and semaphores in fabric memory | served
+ * May: threads | waits in more chunks than a tenth of the page buffer | ended by SIGABRT,
+ * which says "a tenth of the page buffer"
+ */
 static void test_waits(void **state)
 {
 	run_case("waits", NULL);
@@ -441,6 +525,10 @@ static void test_waits(void **state)
 	run_mode("too many", INLINE, "error", 128 + SIGABRT, "a tenth of the page buffer");
 }
 
+/*
+ * May: threads | ends threads that allocate and free, in destructors of their keys too |
+ * served
+ */
 static void test_many(void **state)
 {
 	run_case("threads", NULL);
@@ -491,7 +579,12 @@ static int as_nobody(char **argv)
 	return CANNOT;
 }
 
-/* All of it again as an ordinary user, with vm.unprivileged_userfaultfd=0. */
+/*
+ * All of it again as an ordinary user, with vm.unprivileged_userfaultfd=0.
+ *
+ * May: limits and identity | is an ordinary user's, without userfaultfd for the kernel's
+ * faults | served
+ */
 static void test_unprivileged(void **state)
 {
 	static const char *const cases[] = { "malloc", "brk",	"maps",	   "linux",
@@ -805,6 +898,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_submit),	       cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_plugin),	       cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_reserved),       cmocka_unit_test(test_own_userfaultfd),
+		cmocka_unit_test(test_older_names),    cmocka_unit_test(test_once),
+		cmocka_unit_test(test_alt_stacks),     cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_identity),       cmocka_unit_test(test_filter),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

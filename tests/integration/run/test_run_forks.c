@@ -158,6 +158,7 @@ static void try(const struct script *s)
 		fail_msg("%s: it says: %s", s->name, p.err);
 }
 
+/* May: children | is a shell, a perl or a python that forks | served */
 static void test_programs(void **state)
 {
 	size_t done = 0;
@@ -198,6 +199,7 @@ static void test_joblib(void **state)
 	try(&workers);
 }
 
+/* May: children | forks, and the child reads and stores | served */
 static void test_victim(void **state)
 {
 	static const char *const modes[] = { "inline", "handler" };

@@ -259,7 +259,11 @@ static void test_too_small(void **state)
 	assert_non_null(strstr(p.err, "--mem"));
 }
 
-/* A child that gets other privileges is plain, with a word, one for all its runs. */
+/*
+ * A child that gets other privileges is plain, with a word, one for all its runs.
+ *
+ * May: children | starts a program with other privileges | it runs with local memory
+ */
 static void test_privileged(void **state)
 {
 	char copy[128], command[1024];
@@ -383,7 +387,11 @@ static void test_one_server(void **state)
 	assert_int_equal(servers(), 2);
 }
 
-/* What a killed process had, the next one can have. */
+/*
+ * What a killed process had, the next one can have.
+ *
+ * May: ends | is killed by SIGKILL | what it had is for others
+ */
 static void test_killed(void **state)
 {
 	setenv("SODA_MEM_SERVER_CAPACITY", "80M", 1);

@@ -195,7 +195,12 @@ static void test_children(void **state)
 	expect(NULL);
 }
 
-/* A program that nothing can be loaded into runs all the same. */
+/*
+ * A program that nothing can be loaded into runs all the same.
+ *
+ * May: children | starts a program that no library can be loaded into | it runs with local
+ * memory
+ */
 static void test_cannot(void **state)
 {
 	char text[700];
@@ -208,7 +213,11 @@ static void test_cannot(void **state)
 	assert_null(strstr(p.err, "fabric"));
 }
 
-/* It keeps its own: nothing that its free() does not know. */
+/*
+ * It keeps its own: nothing that its free() does not know.
+ *
+ * May: memory | has a malloc() of its own | it keeps it
+ */
 static void test_own_malloc(void **state)
 {
 	char path[512];

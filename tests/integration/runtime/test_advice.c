@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* soda_advise, soda_prefetch and soda_sync: what each promises, by counters and content. */
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -360,6 +361,46 @@ static void test_held_for_system_calls(void **state)
 	expect_passes(child_hold, NULL);
 }
 
+/* An object at the addresses of another one, which was freed while it was held, is held anew. */
+static void child_hold_again(const void *arg)
+{
+	const struct rlimit small = { 3ull << 30, 3ull << 30 };
+	uint64_t *fam, *before;
+	int fd = memfd_create("file", MFD_CLOEXEC);
+
+	CHECK_EQ(setrlimit(RLIMIT_AS, &small), 0); /* so that addresses come again soon */
+	before = filled("2M");
+	CHECK_EQ(soda_hold(before, CHUNK), 0);
+	soda_free(before);
+	CHECK_EQ(stats_now().pinned_bytes, 0);
+	fam = alloc_checked(CHUNKS * CHUNK); /* these are the thread's last chunks then */
+	sweep(fam, 0, CHUNKS);
+	soda_free(fam);
+	for (int i = 0; (fam = alloc_checked(CHUNKS * CHUNK)) != before; i++) {
+		CHECK(i < 2000, "the address does not come again");
+		soda_free(fam);
+	}
+	CHECK_EQ(soda_hold(fam, CHUNK), 0);
+	fam[0] = 5;
+	for (int i = 0; i < 4; i++)
+		sweep(fam, 1, CHUNKS);
+	CHECK_EQ(pwrite(fd, fam, CHUNK, 0), CHUNK);
+	CHECK_EQ(stats_now().pinned_bytes, CHUNK);
+	CHECK_EQ(soda_unhold(fam, CHUNK), 0);
+	CHECK_EQ(stats_now().pinned_bytes, 0);
+	soda_free(fam);
+	close(fd);
+}
+
+static void test_hold_again(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	print_message("SKIP: a sanitizer needs more addresses than the test leaves\n");
+	skip();
+#endif
+	expect_passes(child_hold_again, NULL);
+}
+
 /* Holds have their allowance, and one that fails holds nothing. */
 static void child_hold_too_much(const void *arg)
 {
@@ -405,6 +446,7 @@ int main(void)
 		cmocka_unit_test(test_bad_ranges),
 		cmocka_unit_test(test_held_for_system_calls),
 		cmocka_unit_test(test_hold_too_much),
+		cmocka_unit_test(test_hold_again),
 	};
 
 	return WORLD_RUN("advice", &world, false, tests);

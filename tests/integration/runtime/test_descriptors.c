@@ -63,6 +63,7 @@ static void child_low_numbers(const void *arg)
 	soda_free(fam);
 }
 
+/* May: descriptors | fills all numbers below a thousand, and closes them | served */
 static void test_low_numbers(void **state)
 {
 	expect_passes(child_low_numbers, NULL);
@@ -81,6 +82,7 @@ static void child_few(const void *arg)
 	soda_free(fam);
 }
 
+/* May: descriptors | may have 64 | served */
 static void test_few(void **state)
 {
 	expect_passes(child_few, NULL);
@@ -134,13 +136,22 @@ static void expect_end(void (*child)(const void *arg), const char *what)
 			NULL);
 }
 
+/*
+ * May: descriptors | closes or replaces one of the runtime's past the wrappers | ended by
+ * SIGABRT, which says "was closed or replaced by the program"
+ */
 static void test_closed(void **state)
 {
 	expect_end(child_closes_one, "userfaultfd");
 	expect_end(child_replaces, "userfaultfd");
 }
 
-/* Sockets, too: what is said there may go to a file of the program's. */
+/*
+ * Sockets, too: what is said there may go to a file of the program's.
+ *
+ * May: descriptors | closes all of them | ended by SIGABRT, which says "was closed or
+ * replaced by the program"
+ */
 static void test_all_closed(void **state)
 {
 	struct trial t = { .child = child_closes_all };

@@ -269,6 +269,10 @@ static void child_alone(const void *arg)
 	_exit(0);
 }
 
+/*
+ * May: children | forks, and ends before its child has read all | the child ends by SIGSEGV,
+ * and a line: "the parent has ended"
+ */
 static void test_alone(void **state)
 {
 	struct trial t = { .child = child_alone };
@@ -302,6 +306,10 @@ static void child_beyond(const void *arg)
 		CHECK_EQ(fam[i], mix(i, 1));
 }
 
+/*
+ * May: children | forks, and stores to more than can be kept for the child | the child ends
+ * by SIGSEGV, and a line: "children of forks cannot read on"
+ */
 static void test_beyond(void **state)
 {
 	struct trial t = { .child = child_beyond };
@@ -319,12 +327,24 @@ static void test_beyond(void **state)
 		expect_passes(child_##name, NULL);                                                 \
 	}
 
+/* May: children | forks, and the child reads and stores | served */
 PASSES(reads)
 PASSES(stores)
+/*
+ * May: children | forks several times, and each child sees what was there at its fork |
+ * served
+ */
 PASSES(many)
+/* May: children | forks, and frees what its child has not read | served */
 PASSES(freed)
+/* May: children | forks, and its child forks | served */
 PASSES(again)
+/* May: children | forks while other threads fault and store | served */
 PASSES(beside)
+/*
+ * May: children | forks, and the child closes the library's descriptors | the child ends by
+ * SIGSEGV
+ */
 PASSES(closed)
 
 int main(void)

@@ -188,6 +188,7 @@ static void forks(void)
 	assert_int_equal(status, 0);
 }
 
+/* May: ends | loads the library by dlopen() | served */
 static void test_late(void **state)
 {
 	enum { BYTES = 24 * MIB };
@@ -275,6 +276,8 @@ static int close_library(void)
 /*
  * A library that is closed: what the C library calls at a thread's end, and at the program's, is
  * still there.
+ *
+ * May: ends | closes the library by dlclose() | the library stays
  */
 static void test_closed(void **state)
 {

@@ -142,6 +142,7 @@ static void run_call(const struct call_case *c, struct outcome *out)
 	expect_exit(out, 3);
 }
 
+/* May: ends | calls exit() in a handler, within a call of the library | it ends */
 static void test_exit_in_a_handler(void **state)
 {
 	struct outcome out;

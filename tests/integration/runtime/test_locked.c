@@ -125,6 +125,7 @@ static void run(const struct way *w)
 	expect_quiet_success(&out);
 }
 
+/* May: memory | locks all memory by mlockall() | served; FAM is not locked */
 static void test_all(void **state)
 {
 	run(&(struct way){ .flags = MCL_CURRENT | MCL_FUTURE });

@@ -104,6 +104,10 @@ static void child_own_handler(const void *arg)
 	CHECK(stats_now().fetches > 0, "nothing was fetched");
 }
 
+/*
+ * May: signals | has a handler for SIGBUS, from before the start or after it | it gets the
+ * bus errors that are not of FAM
+ */
 static void test_own_handler(void **state)
 {
 	for (int i = 0; i < 4; i++) {
@@ -121,6 +125,7 @@ static void child_default(const void *arg)
 	(void)*bus_error_page();
 }
 
+/* May: signals | has a bus error of its own, and no handler | ended by SIGBUS */
 static void test_own_bus_error_without_handler(void **state)
 {
 	struct trial t = { .child = child_default };
@@ -169,6 +174,7 @@ static void child_own_segv(const void *arg)
 	CHECK(seen.sa_sigaction == own_action, "not the program's own action");
 }
 
+/* May: signals | closes FAM by mprotect(), and has a handler for SIGSEGV | it gets its own */
 static void test_own_segv(void **state)
 {
 	expect_passes(child_own_segv, &(bool){ false });
@@ -189,6 +195,7 @@ static void child_default_segv(const void *arg)
 						    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
+/* May: signals | touches what it has closed, and has no handler | ended by SIGSEGV */
 static void test_segv_without_handler(void **state)
 {
 	const char *ways[] = { "own", "closed", "killed" };
@@ -232,6 +239,7 @@ static void child_blocked(const void *arg)
 	check_all(fam);
 }
 
+/* May: signals | blocks all signals | served */
 static void test_blocked_sigbus(void **state)
 {
 	expect_passes(child_blocked, &(bool){ false });
@@ -245,6 +253,7 @@ static void child_ignored(const void *arg)
 	CHECK(signal(SIGBUS, SIG_DFL) == SIG_IGN, "what the program had set");
 }
 
+/* May: signals | ignores SIGBUS | served */
 static void test_ignored_sigbus(void **state)
 {
 	expect_passes(child_ignored, NULL);
@@ -281,6 +290,7 @@ static void child_ticks(const void *arg)
 	CHECK(ticks > 100, "%d ticks", ticks);
 }
 
+/* May: signals | touches FAM in a handler of another signal | served */
 static void test_fam_in_other_handlers(void **state)
 {
 	expect_passes(child_ticks, NULL);
@@ -300,6 +310,7 @@ static void child_inherits_blocked(const void *arg)
 	soda_free(fam);
 }
 
+/* May: signals | is started with SIGBUS blocked | served */
 static void test_inherited_mask(void **state)
 {
 	expect_passes(child_inherits_blocked, NULL);
@@ -335,6 +346,7 @@ static void child_cancelled(const void *arg)
 	soda_free(fam);
 }
 
+/* May: threads | cancels a thread at any instruction, in a fault too | served */
 static void test_cancelled_in_fault(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -343,6 +355,109 @@ static void test_cancelled_in_fault(void **state)
 	skip();
 #endif
 	expect_passes(child_cancelled, NULL);
+}
+
+/* The functions' older names, under which <signal.h> warns of them. */
+int old_sighold(int sig) __asm__("sighold");
+int old_sigblock(int mask) __asm__("sigblock");
+int old_sigsetmask(int mask) __asm__("sigsetmask");
+sighandler_t old_sigset(int sig, sighandler_t handler) __asm__("sigset");
+sighandler_t old_signal(int sig, sighandler_t handler) __asm__("__sysv_signal");
+
+static void child_older_names(const void *arg)
+{
+	uint64_t *fam = filled();
+
+	CHECK_EQ(old_sighold(SIGBUS), 0);
+	check_all(fam);
+	old_sigblock(-1);
+	check_all(fam);
+	old_sigsetmask(-1);
+	check_all(fam);
+	CHECK(old_sigset(SIGBUS, own_handler) != SIG_ERR);
+	check_all(fam);
+	CHECK(old_signal(SIGBUS, SIG_DFL) == own_handler);
+	check_all(fam);
+	soda_free(fam);
+}
+
+/*
+ * May: signals | blocks or takes SIGBUS by sighold(), sigset(), sigblock(), sysv_signal()
+ * and the like | served
+ */
+static void test_older_names(void **state)
+{
+	expect_passes(child_older_names, NULL);
+}
+
+static void touch_fam(int sig)
+{
+	check_all(tick_fam);
+	own_handler(sig);
+}
+
+/* The program's own bus error, whose handler loads fabric memory, and jumps without a mask. */
+static void child_fam_in_own_handler(const void *arg)
+{
+	struct sigaction act = { .sa_handler = touch_fam, .sa_flags = SA_NODEFER };
+	sigset_t now;
+
+	bus_page = bus_error_page();
+	tick_fam = filled();
+	CHECK_EQ(sigaction(SIGBUS, &act, NULL), 0);
+	for (int i = 0; i < 3; i++)
+		if (!sigsetjmp(back, 0))
+			(void)*bus_page;
+	CHECK_EQ(caught, 3);
+	CHECK_EQ(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
+	for (int sig = 1; sig < 32; sig++)
+		CHECK(!sigismember(&now, sig), "signal %d is blocked", sig);
+	check_all(tick_fam);
+}
+
+/* May: signals | touches FAM in its own handler of SIGBUS, and jumps out of it | served */
+static void test_fam_in_own_handler(void **state)
+{
+	expect_passes(child_fam_in_own_handler, NULL);
+}
+
+/* The program takes pages of an object away: their touch ends it, and says why; 's': a store. */
+static void child_takes_away(const void *arg)
+{
+	const char *how = arg;
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	volatile char *fam;
+
+	cfg.server = world.address;
+	cfg.buffer = "4M";
+	start(&cfg);
+	fam = alloc_checked(4 * CHUNK);
+	fam[CHUNK] = 1;
+	(void)fam[2 * CHUNK];
+	CHECK_EQ(madvise((char *)fam + CHUNK, 2 * CHUNK, MADV_DONTNEED), 0);
+	if (*how == 's')
+		fam[CHUNK] = 2;
+	else
+		(void)fam[*how == 'd' ? CHUNK : 2 * CHUNK];
+	_exit(0);
+}
+
+/*
+ * May: memory | takes pages of an object away by madvise(MADV_DONTNEED) | ended by SIGBUS at
+ * their touch, which says "the program has taken it away"
+ */
+static void test_taken_away(void **state)
+{
+	const char *ways[] = { "dirty", "clean", "store" };
+
+	for (int i = 0; i < 3; i++) {
+		struct trial t = { .child = child_takes_away, .arg = ways[i] };
+		struct outcome out;
+
+		trial_run(&t, &out);
+		expect_signal(&out, SIGBUS);
+		expect_says(&out, "the program has taken it away");
+	}
 }
 
 /* docs/limits.md: system calls on pages that are not resident. */
@@ -382,6 +497,10 @@ static void child_system_calls(const void *arg)
 	check_all(fam);
 }
 
+/*
+ * May: the C library | hands it FAM that is not resident | EFAULT in inline mode, or without
+ * privilege
+ */
 static void test_system_calls(void **state)
 {
 	expect_passes(child_system_calls, NULL);
@@ -447,6 +566,9 @@ int main(void)
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_inherited_mask),
 		cmocka_unit_test(test_cancelled_in_fault),
+		cmocka_unit_test(test_older_names),
+		cmocka_unit_test(test_fam_in_own_handler),
+		cmocka_unit_test(test_taken_away),
 	};
 
 	return WORLD_RUN("signals", &world, false, tests);

@@ -112,6 +112,7 @@ static void child(const void *arg)
 	soda_free(fam);
 }
 
+/* May: signals | has an alternate stack of 8 KiB | served */
 static void test_beside_the_frame(void **state)
 {
 	const char *mode = getenv("SODA_MODE");

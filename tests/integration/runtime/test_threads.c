@@ -313,6 +313,7 @@ static void child_ends(const void *arg)
 		_exit(7);
 }
 
+/* May: ends | calls exit() while other threads fault | it ends */
 static void test_exit_under_load(void **state)
 {
 	struct trial t = { .child = child_ends, .seconds = 120 };
@@ -328,6 +329,7 @@ static void test_exit_under_load(void **state)
 	}
 }
 
+/* May: ends | returns from main(), or calls _exit(), while other threads fault | it ends */
 static void test_return_and_quick_exit_under_load(void **state)
 {
 	struct end_case c = { .ending = END_RETURN, .after_ms = 20 };

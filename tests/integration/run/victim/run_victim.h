@@ -57,6 +57,10 @@ void case_replaced(void);
 /* run_victim_forks.c */
 void case_forks(void);
 void case_snapshot(void);
+/* run_victim_itself.c */
+void case_limits(void);
+void case_identity(void);
+void case_filter(void);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);
@@ -64,6 +68,10 @@ void case_closed(void);
 void case_mlockall(void);
 /* run_victim_pieces.c */
 void case_pieces(void);
+/* run_victim_rare.c */
+void case_rare(void);
+void case_altstack(void);
+void case_old_signals(void);
 /* run_victim_silent.c */
 void case_silent(void);
 void case_left(void);
@@ -73,6 +81,7 @@ void case_small(void);
 /* run_victim_waits.c */
 void case_waits(void);
 void case_held(void);
+void case_once(void);
 void case_masks(void);
 void case_too_many(void);
 /* run_victim_kernel.c */

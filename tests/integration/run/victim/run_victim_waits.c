@@ -387,3 +387,34 @@ void case_masks(void)
 	close(epoll);
 	free(p);
 }
+
+static pthread_once_t *once_at;
+
+static void leave_once(void)
+{
+	pthread_exit(NULL);
+}
+
+static void *begin_once(void *arg)
+{
+	pthread_once(arg, leave_once);
+	return arg; /* not reached */
+}
+
+/* What is run once ends its thread, in more chunks than could be kept for waits. */
+void case_once(void)
+{
+	enum { MANY = 200, APART = 1 << 17 };
+	char *p = calloc(MANY, APART);
+	pthread_t thread;
+	void *result;
+
+	CHECK(p && in_fam(p));
+	for (int i = 0; i < MANY; i++) {
+		once_at = (pthread_once_t *)(void *)(p + (size_t)i * APART);
+		*once_at = PTHREAD_ONCE_INIT;
+		CHECK(!pthread_create(&thread, NULL, begin_once, once_at));
+		CHECK(!pthread_join(thread, &result) && !result);
+	}
+	free(p);
+}
