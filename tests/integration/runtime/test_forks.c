@@ -319,7 +319,9 @@ static void test_beyond(void **state)
 		expect_passes(child_##name, NULL);                                                 \
 	}
 
+/* Promise R8. */
 PASSES(reads)
+/* Promise R8. */
 PASSES(stores)
 PASSES(many)
 PASSES(freed)
