@@ -69,14 +69,17 @@ struct soda_daemon_options {
 	{                                                                                          \
 		SODA_DAEMON_ROW(UINT, "max-clients", ENV "MAX_CLIENTS", max_clients),              \
 			.arg = "N", .def = "1024", .min = 1, .max = 65536,                         \
-			.help = "Most clients at a time."                                          \
+			.help = "Most clients at a time. Half of them are kept for tenants, in "   \
+				"equal parts."                                                     \
 	}
 
 #define SODA_DAEMON_MAX_CONNECTIONS(ENV)                                                           \
 	{                                                                                          \
 		SODA_DAEMON_ROW(UINT, "max-connections", ENV "MAX_CONNECTIONS", max_connections),  \
 			.arg = "N", .def = "4096", .min = 1, .max = 1u << 20,                      \
-			.help = "Most connections at a time, of each address."                     \
+			.help = "Most connections at a time, of each address. Half of them are "   \
+				"kept for tenants, in equal parts, and an eighth for clients "     \
+				"that are known."                                                  \
 	}
 
 #define SODA_DAEMON_PARENT_FD(HELP)                                                                \

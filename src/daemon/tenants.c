@@ -123,6 +123,19 @@ static struct soda_flow *flow_of(void *arg, void *tenant)
 	return &((struct soda_tenant *)tenant)->flow;
 }
 
+struct soda_holder soda_tenant_holder(struct soda_tenants *tenants,
+				      const struct soda_tenant *tenant)
+{
+	if (!tenant)
+		return (struct soda_holder){ 0 };
+	return (struct soda_holder){ tenant->number, atomic_load(&tenants->there) };
+}
+
+static struct soda_holder holder_of(void *arg, void *tenant)
+{
+	return soda_tenant_holder(arg, tenant);
+}
+
 static void add_locked(struct soda_tenants *tenants, struct soda_tenant *t, const char *name)
 {
 	struct soda_tenant **end = &tenants->list;
@@ -168,6 +181,7 @@ static int apply(struct soda_tenants *tenants, const struct soda_tenants_file *f
 		pthread_mutex_lock(&tenants->lock);
 		for (unsigned i = 0; i < file->n; i++)
 			apply_locked(tenants, &file->tenants[i], &coming[i]);
+		atomic_store(&tenants->there, file->n); /* those that it lacks are removed next */
 		pthread_mutex_unlock(&tenants->lock);
 	}
 	if (coming)
@@ -194,9 +208,11 @@ int soda_tenants_start(struct soda_tenants *tenants, const char *path,
 	if (r)
 		soda_log_error("--tenants: %s", err.text);
 	memcpy(tenants->server, file.server, sizeof(tenants->server));
-	tenants->guard = (struct soda_guard){
-		.server = tenants->server, .find = find_key, .flow = flow_of, .arg = tenants
-	};
+	tenants->guard = (struct soda_guard){ .server = tenants->server,
+					      .find = find_key,
+					      .flow = flow_of,
+					      .holder = holder_of,
+					      .arg = tenants };
 	soda_tenants_file_free(&file);
 	return r;
 }

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "base/flow.h"
+#include "base/shares.h"
 #include "daemon/metrics.h"
 #include "transport/api/service.h"
 #include "trust/proof.h"
@@ -63,6 +64,7 @@ struct soda_tenants {
 	pthread_mutex_t lock;	  /* the daemon's apply may take others within it */
 	struct soda_tenant *list; /* guarded by lock; in the order of the file when they came */
 	uint32_t n;
+	_Atomic uint32_t there; /* of them, those that are not removed */
 };
 
 /* Read the file, if path is not NULL. 0, or an error that has been logged. */
@@ -104,6 +106,9 @@ int soda_tenant_adopts(const struct soda_tenant *tenant, struct soda_tokens *tok
 /* What may change: */
 enum soda_role soda_tenant_role(struct soda_tenants *tenants, const struct soda_tenant *tenant);
 bool soda_tenant_removed(struct soda_tenants *tenants, const struct soda_tenant *tenant);
+/* Which it is among those that there are, for places that they share; of NULL: nobody. */
+struct soda_holder soda_tenant_holder(struct soda_tenants *tenants,
+				      const struct soda_tenant *tenant);
 /* Whether it has a rate. */
 static inline bool soda_tenant_limited(const struct soda_tenant *tenant)
 {

@@ -6,6 +6,7 @@
 #ifndef SODA_TRUST_PROOF_H
 #define SODA_TRUST_PROOF_H
 
+#include "base/shares.h"
 #include "trust/crypto.h"
 #include "wire/proof.h"
 
@@ -52,6 +53,9 @@ struct soda_guard {
 		    uint8_t key[SODA_KEY_BYTES], void **tenant_p, char *why);
 	/* Whose share a tenant's data connections have. NULL: there are no shares. Any thread. */
 	struct soda_flow *(*flow)(void *arg, void *tenant);
+	/* Which tenant it is, of how many, for places that they share. NULL: so, too. Any thread.
+	 */
+	struct soda_holder (*holder)(void *arg, void *tenant);
 	void *arg;
 };
 

@@ -436,11 +436,13 @@ static void check_changed_file(void (*rewrite)(void))
 	expect_says(&out, "graph");
 }
 
+/* Promise R1. */
 static void test_changed_file_fails(void **state)
 {
 	check_changed_file(rewrite_later);
 }
 
+/* Promise R1. */
 static void test_file_changed_unseen_fails(void **state)
 {
 	check_changed_file(rewrite_unseen);

@@ -52,7 +52,7 @@ static struct soda_queue_conn *begin(int sockets[2])
 	pthread_mutex_init(&c->lock, NULL);
 	FUZZ_MUST(soda_queue_create(CHUNK, &c->q, &fd) == 0);
 	close(fd);
-	FUZZ_MUST(soda_peer_add(&c->peer, &why) == 0);
+	FUZZ_MUST(soda_peer_add(&c->peer, true, &why) == 0);
 	return c;
 }
 

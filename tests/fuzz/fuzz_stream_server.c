@@ -49,7 +49,7 @@ static struct soda_stream_conn *begin(bool one_sided)
 		.listener = &daemon_.listener, .ops = &ops, .client = &daemon_, .fd = -1
 	};
 	c->worker = &worker;
-	FUZZ_MUST(soda_peer_add(&c->peer, &why) == 0);
+	FUZZ_MUST(soda_peer_add(&c->peer, true, &why) == 0);
 	return c;
 }
 

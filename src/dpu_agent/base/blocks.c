@@ -89,6 +89,9 @@ void soda_block_put(struct soda_block *b)
 	/* acq_rel: the last put sees all uses of the block, and so does who takes it next */
 	if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
 		return;
+	if (b->ended)
+		b->ended(b->of, b->bytes);
+	b->ended = NULL;
 	pthread_mutex_lock(&pool.lock);
 	if (pool.free_bytes + b->bytes <= KEEP_BYTES) {
 		unsigned i = class_of(b->bytes);

@@ -21,6 +21,12 @@ struct soda_block {
 	uint32_t bytes; /* a power of two */
 	uint8_t *memory;
 	struct soda_block *next; /* while it is free */
+	/*
+	 * The getter's: called with `of` when the last reference has gone, by whoever had it, with
+	 * whatever locks; set before there is another reference.  NULL: nothing.
+	 */
+	void (*ended)(void *of, uint32_t bytes);
+	void *of;
 };
 
 /*

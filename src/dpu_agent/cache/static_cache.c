@@ -41,6 +41,7 @@ struct soda_static {
 	pthread_mutex_t lock;	/* guards all below */
 	pthread_cond_t settled; /* a range is no longer LOADING */
 	struct soda_static_range *ranges;
+	struct soda_shares shares; /* of the capacity; all of it is stats.used */
 	struct soda_static_stats stats;
 };
 
@@ -64,6 +65,7 @@ void soda_static_destroy(struct soda_static *cache)
 		return;
 	pthread_cond_destroy(&cache->settled);
 	pthread_mutex_destroy(&cache->lock);
+	soda_shares_free(&cache->shares);
 	free(cache);
 }
 
@@ -94,6 +96,13 @@ static void unmap_all(struct soda_static_range *dead)
 	}
 }
 
+static void uncharge_locked(struct soda_static *cache, struct soda_static_range *r)
+{
+	cache->stats.used -= r->charged;
+	soda_shares_put(&cache->shares, r->owner.holder.number, r->charged);
+	r->charged = 0;
+}
+
 /* Release a reference; with the last one the range leaves the list, and the caller unmaps it
  * without the lock. */
 static struct soda_static_range *put_locked(struct soda_static *cache, struct soda_static_range *r)
@@ -105,7 +114,7 @@ static struct soda_static_range *put_locked(struct soda_static *cache, struct so
 	while (*link != r)
 		link = &(*link)->next;
 	*link = r->next;
-	cache->stats.used -= r->charged;
+	uncharge_locked(cache, r);
 	cache->stats.ranges--;
 	return r;
 }
@@ -182,11 +191,14 @@ static int refuse_locked(struct soda_static *cache, uint64_t bytes, struct soda_
 
 	cache->stats.refused++;
 	snprintf(why->text, sizeof(why->text),
-		 "static cache: %s wanted, but only %s of %s are free: choose less, or start the"
+		 "static cache: %s wanted, but only %s of %s are free%s: choose less, or start the"
 		 " agent with a larger --static-bytes",
 		 soda_format_size(bytes, wanted),
 		 soda_format_size(cache->stats.capacity - cache->stats.used, left),
-		 soda_format_size(cache->stats.capacity, capacity));
+		 soda_format_size(cache->stats.capacity, capacity),
+		 bytes <= cache->stats.capacity - cache->stats.used
+			 ? ", and a part of that is kept for other tenants"
+			 : "");
 	return -ENOSPC;
 }
 
@@ -197,11 +209,13 @@ static int reserve_locked(struct soda_static *cache, const struct soda_owner_nam
 {
 	struct soda_static_range *r;
 
-	if (bytes > cache->stats.capacity - cache->stats.used)
+	if (!soda_shares_room(&cache->shares, cache->stats.capacity, owner->holder, bytes, 0))
 		return refuse_locked(cache, bytes, why);
 	r = calloc(1, sizeof(*r));
-	if (!r)
+	if (!r || soda_shares_prepare(&cache->shares, owner->holder.number)) {
+		free(r);
 		return -ENOMEM;
+	}
 	*r = (struct soda_static_range){ .hold.put = put_hold,
 					 .cache = cache,
 					 .owner = *owner,
@@ -214,6 +228,7 @@ static int reserve_locked(struct soda_static *cache, const struct soda_owner_nam
 					 .next = cache->ranges };
 	cache->ranges = r;
 	cache->stats.used += bytes;
+	soda_shares_take(&cache->shares, owner->holder.number, bytes); /* prepared */
 	cache->stats.ranges++;
 	*range_p = r;
 	return 0;
@@ -277,8 +292,7 @@ static void settle(struct soda_static *cache, struct soda_static_range *r, int r
 	if (ret) {
 		r->state = FAILED;
 		cache->stats.loads_failed++;
-		cache->stats.used -= r->charged; /* a thread that loads it again needs the room */
-		r->charged = 0;
+		uncharge_locked(cache, r); /* a thread that loads it again needs the room */
 	} else {
 		r->state = LOADED;
 		cache->stats.bytes_loaded += r->bytes;

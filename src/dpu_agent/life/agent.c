@@ -70,6 +70,7 @@ unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms)
 	soda_movement_stop(&dpu->movement); /* its threads may have sessions' last references */
 	soda_paging_stop(&dpu->paging);
 	soda_router_stop(&dpu->messages);
+	soda_shares_free(&dpu->sessions.shares);
 	soda_tenants_stop(&dpu->tenants);
 	soda_dpu_servers_stop(&dpu->sessions.servers);
 	return dpu->sessions.lost;

@@ -87,13 +87,13 @@ static struct shown *take_sessions(struct soda_sessions *all, unsigned *n_p, boo
 	unsigned n = 0;
 
 	pthread_mutex_lock(&all->lock);
-	shown = all->count ? calloc(all->count, sizeof(*shown)) : NULL;
+	shown = all->shares.all ? calloc(all->shares.all, sizeof(*shown)) : NULL;
 	for (struct soda_session *s = all->list; shown && s; s = s->next, n++) {
 		soda_session_ref(s);
 		shown[n].session = s;
 		shown[n].id = s->id;
 	}
-	*n_p = all->count;
+	*n_p = all->shares.all;
 	*draining_p = all->draining;
 	pthread_mutex_unlock(&all->lock);
 	return shown;

@@ -398,6 +398,7 @@ void soda_caches_open(struct soda_session *s, struct soda_paging_region *r)
 	rc->name.id[1] = shared ? r->generation : r->mr.region_id;
 	rc->name.server = shared ? soda_session_member(s) : 0;
 	rc->name.at = soda_session_member(s);
+	rc->name.holder = soda_tenant_holder(s->all->tenants, s->tenant);
 	if (!c->dynamic || soda_prefetch_open(c->dynamic, &rc->name, &rc->owner))
 		return; /* not cached: no error for the client */
 	pthread_mutex_lock(&c->lock);

@@ -928,6 +928,7 @@ static void free_state(struct soda_pager *p)
 		soda_seal_engine_free(p->channels[i].engine);
 		soda_channel_destroy(&p->channels[i]);
 	}
+	soda_writes_destroy(&p->writes);
 	munmap(p->regions, REGIONS_BYTES);
 	free(p->channels);
 }
@@ -941,7 +942,8 @@ static int created(void *arg, struct soda_session *s, void *state)
 	/* not populated: pages of it come when they are touched */
 	p->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (!p->channels || p->regions == MAP_FAILED) {
+	if (!p->channels || p->regions == MAP_FAILED ||
+	    soda_writes_init(&p->writes, &paging->reserved_bytes) < 0) {
 		if (p->regions != MAP_FAILED)
 			munmap(p->regions, REGIONS_BYTES);
 		free(p->channels);
@@ -969,8 +971,6 @@ static void destroyed(struct soda_session *s, void *state)
 	soda_schedule_leave(s);
 	soda_writes_unkeep(s);
 	soda_upstream_forget_regions(s, !s->leaving);
-	if (p->writes.run)
-		soda_block_put(p->writes.run);
 	free_state(p);
 }
 
@@ -1153,6 +1153,7 @@ static void tick(struct soda_session *s, void *state)
 	ended = soda_gate_take_ended_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	soda_forward_drop_tasks(ended);
+	soda_writes_resume(s);
 	if (!is_up(s))
 		return;
 	if (soda_upstream_stuck(s))

@@ -19,33 +19,95 @@ _Static_assert((int)SODA_WIRE_CODE_DATA_MAX == (int)SODA_ERASURE_DATA_MAX &&
 
 /* Memory */
 
+int soda_writes_init(struct soda_write_list *list, _Atomic uint64_t *all)
+{
+	struct soda_write_charge *charge = calloc(1, sizeof(*charge));
+
+	if (!charge)
+		return -ENOMEM;
+	atomic_init(&charge->refs, 1);
+	charge->all = all;
+	list->charge = charge;
+	return 0;
+}
+
+static void charge_put(struct soda_write_charge *charge)
+{
+	if (atomic_fetch_sub_explicit(&charge->refs, 1, memory_order_acq_rel) == 1)
+		free(charge);
+}
+
+void soda_writes_destroy(struct soda_write_list *list)
+{
+	if (list->run)
+		soda_block_put(list->run);
+	charge_put(list->charge);
+}
+
+/* relaxed: sums order nothing */
+static void reserved(struct soda_write_charge *charge, int64_t bytes)
+{
+	atomic_fetch_add_explicit(&charge->bytes, (uint64_t)bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(charge->all, (uint64_t)bytes, memory_order_relaxed);
+}
+
+/* Nobody has any of the block. */
+static void run_ended(void *of, uint32_t bytes)
+{
+	struct soda_write_charge *charge = of;
+
+	reserved(charge, -(int64_t)bytes);
+	charge_put(charge);
+}
+
+static bool counts_whole(const struct soda_block *block)
+{
+	return block->ended == run_ended;
+}
+
 static bool may_reserve(struct soda_session *s, uint32_t size)
 {
-	const struct soda_write_list *l = &soda_pager(s)->writes;
+	const struct soda_write_charge *charge = soda_pager(s)->writes.charge;
+	uint64_t bytes = atomic_load_explicit(&charge->bytes, memory_order_relaxed);
 
 	/*
 	 * a session without any may always; so one that waits has some, and resumes when it is
 	 * given back
 	 */
-	if (!l->reserved_bytes)
+	if (!bytes)
 		return true;
 	/* twice the budget, because WRITEs that are not acknowledged yet use memory, too */
-	return l->reserved_bytes + size <= 2 * soda_paging(s)->opt->write_budget &&
-	       atomic_load_explicit(&soda_paging(s)->reserved_bytes, memory_order_relaxed) + size <=
+	return bytes + size <= 2 * soda_paging(s)->opt->write_budget &&
+	       atomic_load_explicit(charge->all, memory_order_relaxed) + size <=
 		       soda_paging(s)->opt->buffers / 2;
 }
 
-static void reserved_locked(struct soda_session *s, int64_t bytes)
+/* A block that no WRITE lies in any more is not kept for the next one: it would count. */
+static void leave_empty_run_locked(struct soda_write_list *l)
 {
-	soda_pager(s)->writes.reserved_bytes += (uint64_t)bytes;
-	atomic_fetch_add_explicit(&soda_paging(s)->reserved_bytes, (uint64_t)bytes,
-				  memory_order_relaxed);
+	/* acquire: with the release of those who have put theirs */
+	if (!l->run || atomic_load_explicit(&l->run->refs, memory_order_acquire) != 1)
+		return;
+	soda_block_put(l->run);
+	l->run = NULL;
 }
 
-/*
- * How large the next run is: twice the one that is full, if this WRITE continues what is there.  So
- * a few that do so have no more memory than twice what is counted for them.
- */
+/* A block for this WRITE, and for those that will continue it. NULL: no memory. */
+static struct soda_block *run_get(struct soda_session *s, uint32_t bytes)
+{
+	struct soda_write_charge *charge = soda_pager(s)->writes.charge;
+	struct soda_block *block = soda_block_get(bytes);
+
+	if (!block)
+		return NULL;
+	atomic_fetch_add_explicit(&charge->refs, 1, memory_order_relaxed);
+	block->ended = run_ended;
+	block->of = charge;
+	reserved(charge, block->bytes);
+	return block;
+}
+
+/* How large the next run is: twice the one that is full, if this WRITE continues what is there. */
 static uint32_t next_run(const struct soda_write_list *l, bool goes_on, uint32_t size)
 {
 	uint32_t bytes = goes_on && l->run->bytes < RUN_BYTES ? 2 * l->run->bytes : RUN_BYTES;
@@ -67,7 +129,7 @@ static struct soda_block *place_locked(struct soda_session *s, uint16_t region_i
 
 		if (l->run)
 			soda_block_put(l->run);
-		l->run = soda_block_get(bytes);
+		l->run = run_get(s, may_reserve(s, bytes) ? bytes : size);
 		l->run_used = 0;
 		if (!l->run)
 			return NULL;
@@ -113,9 +175,7 @@ int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t
 	pthread_mutex_lock(&s->lock);
 	if (make_room_locked(s, size)) {
 		block = place_locked(s, region_id, page_offset * SODA_WIRE_PAGE, size, &memory);
-		if (block)
-			reserved_locked(s, size);
-		else
+		if (!block)
 			ret = -ENOMEM;
 		*span = (struct soda_span){ .memory = memory, .hold = block, .bytes = size };
 	} else {
@@ -128,19 +188,33 @@ int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t
 	return ret;
 }
 
-void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes)
+static void resume_locked(struct soda_session *s)
 {
-	if (!hold) /* its data lie in memory of the transport */
-		return;
-	soda_block_put(hold);
-	pthread_mutex_lock(&s->lock);
-	reserved_locked(s, -(int64_t)bytes);
+	leave_empty_run_locked(&soda_pager(s)->writes);
 	for (struct soda_session_peer *at = s->peers; at; at = at->next) {
 		if (at->paused && may_reserve(s, SODA_WIRE_MAX_DATA)) {
 			at->paused = false;
 			soda_peer_resume(at->peer);
 		}
 	}
+}
+
+void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes)
+{
+	struct soda_block *block = hold;
+
+	if (!block) /* its data lie in memory of the transport */
+		return;
+	if (!counts_whole(block))
+		reserved(soda_pager(s)->writes.charge, -(int64_t)bytes);
+	soda_block_put(block);
+	soda_writes_resume(s);
+}
+
+void soda_writes_resume(struct soda_session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	resume_locked(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -459,9 +533,8 @@ static void give_data(struct soda_session *s, struct soda_request *rq, uint8_t *
 {
 	rq->data = data;
 	rq->hold = block;
-	pthread_mutex_lock(&s->lock);
-	reserved_locked(s, rq->bytes);
-	pthread_mutex_unlock(&s->lock);
+	if (!counts_whole(block)) /* else it does, as the session's that had it first */
+		reserved(soda_pager(s)->writes.charge, rq->bytes);
 }
 
 bool soda_writes_recall(struct soda_session *s, struct soda_request *rq)
@@ -763,9 +836,7 @@ static struct soda_write *copy_to_keep(struct soda_session *s, const struct soda
 				     .offset = w->offset,
 				     .bytes = w->bytes,
 				     .region_id = w->region_id };
-	pthread_mutex_lock(&s->lock);
-	reserved_locked(s, copy->bytes);
-	pthread_mutex_unlock(&s->lock);
+	reserved(soda_pager(s)->writes.charge, copy->bytes);
 	return copy;
 }
 

@@ -66,6 +66,16 @@ struct soda_write_parts {
 	struct soda_span part[SODA_WRITE_PARTS];
 };
 
+/*
+ * Memory for a session's WRITEs' data that is in use.  A block that several WRITEs may share counts
+ * as a whole, until nobody has any of it; it may outlive the session, and so does this.
+ */
+struct soda_write_charge {
+	_Atomic uint32_t refs;	/* the session's, and one for each such block */
+	_Atomic uint64_t bytes; /* changed with and without the session's lock */
+	_Atomic uint64_t *all;	/* the same of all sessions */
+};
+
 struct soda_write_list {
 	struct soda_write *first, *last;
 	struct soda_write *unposted;   /* the first that is not posted; where its region is closing,
@@ -75,7 +85,7 @@ struct soda_write_list {
 	uint64_t keep;		 /* WRITEs before this number are not replaced: a SYNC waits */
 	uint64_t lost;		 /* how many were acknowledged, and refused by the server */
 	uint64_t answered_bytes; /* acknowledged, not on the server */
-	uint64_t reserved_bytes; /* memory for WRITEs' data that is in use */
+	struct soda_write_charge *charge; /* constant */
 	uint32_t longest; /* of the longest WRITE since the list and the kept ones were empty */
 	struct soda_write *buckets[SODA_WRITE_BUCKETS];
 	/* those kept, by `next` and `prev`, oldest first, and their own index */
@@ -89,11 +99,21 @@ struct soda_write_list {
 	uint64_t run_next;
 };
 
+/* Of a new session's list. all: what sessions have together. 0, -ENOMEM. */
+int soda_writes_init(struct soda_write_list *list, _Atomic uint64_t *all);
+/* Nothing is listed or kept any more. */
+void soda_writes_destroy(struct soda_write_list *list);
+
 /* Memory for the data of a WRITE. As soda_service.reserve. */
 int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t region_id,
 			uint64_t page_offset, uint32_t size, struct soda_span *span);
 /* Give memory of soda_writes_reserve back. */
 void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes);
+/*
+ * Those connections go on that wait for memory, if there is some: what others have given back, who
+ * have been handed this session's.
+ */
+void soda_writes_resume(struct soda_session *s);
 
 /*
  * List a WRITE that has been checked and that holds its region; acknowledge it if the budget

@@ -110,7 +110,7 @@ struct soda_sessions {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct soda_session *list; /* guarded by lock, and so below */
-	unsigned count;
+	struct soda_shares shares; /* places of --max-clients */
 	bool draining, stopping;
 	pthread_t keeper, hands[SODA_DPU_HANDS_MOST]; /* keeper.h */
 	bool keeper_runs, hands_stop;

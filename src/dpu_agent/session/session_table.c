@@ -194,18 +194,38 @@ void soda_session_bury(struct soda_session *s)
 	tell_forgotten(forgotten);
 }
 
+static uint32_t number_of(const struct soda_session *s)
+{
+	return s->tenant ? s->tenant->number : 0;
+}
+
+static void say_full_locked(const struct soda_session *s, struct soda_why *why)
+{
+	const struct soda_shares *shares = &s->all->shares;
+	unsigned max = s->all->opt->daemon.max_clients;
+
+	if (shares->all >= max)
+		snprintf(why->text, sizeof(why->text),
+			 "the agent has its %u clients (--max-clients)", max);
+	else
+		snprintf(why->text, sizeof(why->text),
+			 "this tenant has %u of the agent's %u clients (--max-clients), and what "
+			 "is left is kept for other tenants",
+			 (unsigned)soda_shares_of(shares, number_of(s)), max);
+}
+
 static int admit_locked(const struct soda_session *s, struct soda_why *why)
 {
 	struct soda_sessions *all = s->all;
+	struct soda_holder holder = soda_tenant_holder(all->tenants, s->tenant);
 	unsigned max = all->opt->daemon.max_clients;
 
 	if (all->draining) {
 		snprintf(why->text, sizeof(why->text), "the agent is shutting down");
 		return -ESHUTDOWN;
 	}
-	if (all->count >= max) {
-		snprintf(why->text, sizeof(why->text),
-			 "the agent has its %u clients (--max-clients)", max);
+	if (!soda_shares_room(&all->shares, max, holder, 1, 0)) {
+		say_full_locked(s, why);
 		return -EBUSY;
 	}
 	if (s->tenant && soda_tenant_removed(all->tenants, s->tenant)) {
@@ -238,11 +258,13 @@ int soda_session_insert(struct soda_session *s, struct soda_why *why)
 			 "overtaken by another connection of this client");
 		ret = -EBUSY;
 	} else if (ret == 0) {
+		ret = soda_shares_take(&all->shares, number_of(s), 1);
+	}
+	if (ret == 0) {
 		soda_session_ref(s);
 		s->agent = number_of_locked(all, s->id);
 		s->next = all->list;
 		all->list = s;
-		all->count++;
 	}
 	pthread_mutex_unlock(&all->lock);
 	return ret;
@@ -269,7 +291,7 @@ bool soda_session_remove(struct soda_session *s)
 		while (*at != s)
 			at = &(*at)->next;
 		*at = s->next;
-		all->count--;
+		soda_shares_put(&all->shares, number_of(s), 1);
 		s->next = all->ends;
 		all->ends = s;
 		pthread_cond_broadcast(&all->changed);

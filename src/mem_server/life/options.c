@@ -135,7 +135,7 @@ static const struct soda_option options[] = {
 	  .min = 1,
 	  .max = 1u << 20,
 	  .help = "Most regions at a time, of all clients; each takes a file descriptor and a "
-		  "mapping." },
+		  "mapping. Half of them are kept for tenants, in equal parts." },
 	SODA_DAEMON_MAX_CONNECTIONS(ENV),
 	SODA_DAEMON_METRICS(ENV),
 	SODA_DAEMON_PARENT_FD("for a server that belongs to one process, or to those of one soda "

@@ -101,7 +101,7 @@ static void walk_clients(struct soda_metrics *m, struct soda_clients *clients,
 	unsigned n;
 
 	pthread_mutex_lock(&clients->lock);
-	n = clients->count;
+	n = clients->shares.all;
 	pthread_mutex_unlock(&clients->lock);
 	soda_metrics_say_level(m, "clients", "clients known, away ones included", n);
 	soda_metrics_list(m, &listed);
@@ -149,7 +149,7 @@ static void walk_memory(struct soda_metrics *m, struct soda_mem_server *server)
 	soda_metrics_say_size(m, "free_bytes", "memory that can still be promised", free_bytes);
 	soda_metrics_say_size(m, "quota_bytes", "most that one client may have; 0: no limit",
 			      server->pool.quota);
-	soda_metrics_say_level(m, "regions", "regions open", atomic_load(&server->pool.regions));
+	soda_metrics_say_level(m, "regions", "regions open", soda_region_pool_count(&server->pool));
 }
 
 /* How many clients with pages a tenant has. */

@@ -120,6 +120,12 @@ static uint64_t free_at_locked(const struct soda_clients *clients, const struct 
 	return client->process >= 0 && look < due ? look : due;
 }
 
+/* Whose place among the clients it has. */
+static struct soda_holder holder_of(const struct soda_client *client)
+{
+	return soda_tenant_holder(client->all->tenants, client->tenant);
+}
+
 /* Take a client that may be freed out of the list; NULL: *next_p is when to look again. */
 static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint64_t *next_p)
 {
@@ -132,7 +138,7 @@ static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint6
 
 		if (due <= now) {
 			*at = client->next;
-			clients->count--;
+			soda_shares_put(&clients->shares, holder_of(client).number, 1);
 			return client;
 		}
 		if (due < *next_p)
@@ -213,6 +219,8 @@ unsigned soda_clients_stop(struct soda_clients *clients)
 	pthread_cond_broadcast(&clients->changed);
 	pthread_mutex_unlock(&clients->lock);
 	soda_wait_join(clients->reaper, "the reaper to end");
+	soda_shares_free(&clients->pool->regions);
+	soda_shares_free(&clients->shares);
 	return clients->lost;
 }
 
@@ -543,15 +551,16 @@ static bool is_empty_locked(struct soda_client *client)
 }
 
 /*
- * Take a client out of the list that is away and has no regions, so that it loses nothing but its
- * id: the one that has been away for longest. NULL: there is none.
+ * Take a client of a tenant (NULL: of anybody) out of the list that is away and has no regions, so
+ * that it loses nothing but its id: the one that has been away for longest. NULL: there is none.
  */
-static struct soda_client *unlink_empty_locked(struct soda_clients *clients)
+static struct soda_client *unlink_empty_locked(struct soda_clients *clients,
+					       const struct soda_tenant *tenant)
 {
 	struct soda_client **oldest = NULL, *client;
 
 	for (struct soda_client **at = &clients->list; *at; at = &(*at)->next)
-		if (is_empty_locked(*at) &&
+		if (is_empty_locked(*at) && (!tenant || (*at)->tenant == tenant) &&
 		    (!oldest || (*at)->away_since_ms <= (*oldest)->away_since_ms))
 			oldest = at; /* <=: of equal ones the last, as new clients come to the head
 				      */
@@ -559,8 +568,86 @@ static struct soda_client *unlink_empty_locked(struct soda_clients *clients)
 		return NULL;
 	client = *oldest;
 	*oldest = client->next;
-	clients->count--;
+	soda_shares_put(&clients->shares, holder_of(client).number, 1);
 	return client;
+}
+
+static bool has_room_locked(const struct soda_clients *clients, struct soda_holder holder)
+{
+	return soda_shares_room(&clients->shares, clients->max_clients, holder, 1, 0);
+}
+
+/*
+ * A new client comes, where all places are taken that it may have: one that is away and empty makes
+ * room, of its own tenant; another tenant's only if this one lacks what is kept for it.
+ */
+static struct soda_client *make_room_locked(struct soda_clients *clients,
+					    const struct soda_client *client,
+					    struct soda_holder holder)
+{
+	struct soda_client *empty;
+
+	if (has_room_locked(clients, holder))
+		return NULL;
+	empty = unlink_empty_locked(clients, client->tenant);
+	if (!empty && soda_shares_owed(&clients->shares, clients->max_clients, holder))
+		empty = unlink_empty_locked(clients, NULL);
+	return empty;
+}
+
+static void say_full_locked(const struct soda_clients *clients, struct soda_holder holder,
+			    struct soda_why *why)
+{
+	if (clients->shares.all >= clients->max_clients)
+		soda_server_why(why, "the server has its %u clients (--max-clients)",
+				clients->max_clients);
+	else
+		soda_server_why(why,
+				"this tenant has %u of the server's %u clients (--max-clients), and"
+				" what is left is kept for other tenants",
+				(unsigned)soda_shares_of(&clients->shares, holder.number),
+				clients->max_clients);
+}
+
+/* Whether a new client may come, before anything is changed for it. */
+static int admit_locked(const struct soda_clients *clients, const struct soda_client *client,
+			struct soda_why *why)
+{
+	if (clients->draining) {
+		refuse(why, "the server is shutting down");
+		return -ESHUTDOWN;
+	}
+	if (client->tenant && soda_tenant_removed(clients->tenants, client->tenant)) {
+		/* after its proof; soda_clients_end_tenant() may not see this client */
+		refuse(why, "this tenant has been removed");
+		return -EACCES;
+	}
+	return 0;
+}
+
+/* *empty_p: a client that has made room, to be freed; or NULL. */
+static int insert_locked(struct soda_clients *clients, struct soda_client *client,
+			 struct soda_peer *peer, struct soda_client **empty_p, struct soda_why *why)
+{
+	struct soda_holder holder = holder_of(client);
+	int r;
+
+	*empty_p = make_room_locked(clients, client, holder);
+	if (!has_room_locked(clients, holder)) {
+		say_full_locked(clients, holder, why);
+		return -EBUSY;
+	}
+	r = soda_shares_take(&clients->shares, holder.number, 1);
+	if (r)
+		return r;
+	r = add_peer_locked(client, peer, true);
+	if (r) {
+		soda_shares_put(&clients->shares, holder.number, 1);
+		return r;
+	}
+	client->next = clients->list;
+	clients->list = client;
+	return 0;
 }
 
 static int hello_new(struct soda_clients *clients, struct soda_peer *peer,
@@ -579,27 +666,9 @@ static int hello_new(struct soda_clients *clients, struct soda_peer *peer,
 		return r;
 	}
 	pthread_mutex_lock(&clients->lock);
-	if (clients->count >= clients->max_clients && !clients->draining)
-		empty = unlink_empty_locked(clients);
-	if (clients->draining) {
-		refuse(why, "the server is shutting down");
-		r = -ESHUTDOWN;
-	} else if (clients->count >= clients->max_clients) {
-		soda_server_why(why, "the server has its %u clients (--max-clients)",
-				clients->max_clients);
-		r = -EBUSY;
-	} else if (client->tenant && soda_tenant_removed(clients->tenants, client->tenant)) {
-		/* after its proof; soda_clients_end_tenant() may not see this client */
-		refuse(why, "this tenant has been removed");
-		r = -EACCES;
-	} else {
-		r = add_peer_locked(client, peer, true);
-	}
-	if (!r) {
-		client->next = clients->list;
-		clients->list = client;
-		clients->count++;
-	}
+	r = admit_locked(clients, client, why);
+	if (!r)
+		r = insert_locked(clients, client, peer, &empty, why);
 	pthread_mutex_unlock(&clients->lock);
 	if (empty)
 		destroy_client(empty);

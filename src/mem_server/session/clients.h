@@ -71,8 +71,8 @@ struct soda_clients {
 	uint64_t instance_id;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct soda_client *list; /* guarded by lock, and so below */
-	unsigned count;
+	struct soda_client *list;  /* guarded by lock, and so below */
+	struct soda_shares shares; /* places of max_clients */
 	unsigned leaving; /* clients that have said BYE_LATER and whose regions are not freed yet */
 	bool draining;	  /* the server is about to end */
 	_Atomic bool
@@ -105,8 +105,9 @@ bool soda_clients_spreading(struct soda_clients *clients);
 unsigned soda_clients_connected(struct soda_clients *clients);
 
 /*
- * A connection has said HELLO.  As soda_service.hello.  Where there are max_clients, a client that
- * is away and has no regions is freed for a new one.  0; -ESTALE: no such client, wrong secret or
+ * A connection has said HELLO.  As soda_service.hello.  Where the places of max_clients that it
+ * may have are taken (base/shares.h), a client that is away and has no regions is freed for a new
+ * one of its tenant.  0; -ESTALE: no such client, wrong secret or
  * old epoch; -EINVAL: chunk size, or an epoch that leaps; -EPERM: another user, or another user's
  * or tenant's client, or a tenant's role; -EBUSY: too many clients, or connections of this one;
  * -ESHUTDOWN; -ENOMEM.

@@ -410,6 +410,23 @@ static int check_open_name(const struct soda_wire_open *open, const char *name,
 	return check_name(name, open->name_bytes, out, why);
 }
 
+static void uncount_region(struct soda_region_set *set)
+{
+	pthread_mutex_lock(&set->pool->store->lock);
+	soda_shares_put(&set->pool->regions, set->tenant ? set->tenant->number : 0, 1);
+	pthread_mutex_unlock(&set->pool->store->lock);
+}
+
+uint32_t soda_region_pool_count(struct soda_region_pool *pool)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&pool->store->lock);
+	n = pool->regions.all;
+	pthread_mutex_unlock(&pool->store->lock);
+	return n;
+}
+
 static void free_region(struct soda_region_set *set, struct soda_client_region *region)
 {
 	struct soda_store *store = set->pool->store;
@@ -420,7 +437,7 @@ static void free_region(struct soda_region_set *set, struct soda_client_region *
 		soda_memory_destroy(store, &region->own, &set->account);
 	}
 	free(region);
-	atomic_fetch_sub(&set->pool->regions, 1);
+	uncount_region(set);
 }
 
 static void link_region(struct soda_region_set *set, struct soda_client_region *region)
@@ -448,15 +465,26 @@ static void unlink_region(struct soda_region_set *set, struct soda_client_region
 	pthread_mutex_unlock(&set->lock);
 }
 
-static int count_region(struct soda_region_pool *pool, struct soda_why *why)
+static int count_region(struct soda_region_set *set, struct soda_why *why)
 {
-	if (atomic_fetch_add(&pool->regions, 1) < pool->max_regions)
-		return 0;
-	atomic_fetch_sub(&pool->regions, 1);
-	soda_server_why(why,
-			"the server has its %u regions (--max-regions): use fewer, larger ones",
-			pool->max_regions);
-	return -ENOMEM;
+	struct soda_holder holder = soda_tenant_holder(set->tenants, set->tenant);
+	struct soda_region_pool *pool = set->pool;
+	bool full;
+	int r = -EBUSY;
+
+	pthread_mutex_lock(&pool->store->lock);
+	full = pool->regions.all >= pool->max_regions;
+	if (soda_shares_room(&pool->regions, pool->max_regions, holder, 1, 0))
+		r = soda_shares_take(&pool->regions, holder.number, 1);
+	pthread_mutex_unlock(&pool->store->lock);
+	if (r == -EBUSY)
+		soda_server_why(why,
+				full ? "the server has its %u regions (--max-regions): use fewer,"
+				       " larger ones"
+				     : "of the server's %u regions (--max-regions) those that are"
+				       " left are kept for other tenants: use fewer, larger ones",
+				pool->max_regions);
+	return r ? -ENOMEM : 0;
 }
 
 static int open_new(struct soda_region_set *set, const struct soda_wire_open *open,
@@ -478,14 +506,14 @@ static int open_new(struct soda_region_set *set, const struct soda_wire_open *op
 	region->writable = true;
 	r = check_open_name(open, name, region->name, why);
 	if (!r)
-		r = count_region(set->pool, why);
+		r = count_region(set, why);
 	if (r) {
 		free(region);
 		return r;
 	}
 	r = open_content(set, open, region, shares, why);
 	if (r) {
-		atomic_fetch_sub(&set->pool->regions, 1);
+		uncount_region(set);
 		free(region);
 		return r;
 	}
@@ -496,7 +524,8 @@ static int open_new(struct soda_region_set *set, const struct soda_wire_open *op
 static int hand_out(struct soda_region_set *set, struct soda_client_region *region,
 		    struct soda_why *why)
 {
-	int r = soda_memory_hand_out(set->pool->store, memory_of(region), why);
+	int r = soda_memory_hand_out(set->pool->store, memory_of(region),
+				     soda_tenant_holder(set->tenants, set->tenant), why);
 
 	if (r)
 		free_region(set, region);
@@ -647,7 +676,8 @@ int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_shar
 	pthread_mutex_lock(&set->control);
 	region = find(set, id, why);
 	if (region)
-		r = soda_memory_hand_out(set->pool->store, memory_of(region), why);
+		r = soda_memory_hand_out(set->pool->store, memory_of(region),
+					 soda_tenant_holder(set->tenants, set->tenant), why);
 	if (!r)
 		describe(region, true, &opened, share_p);
 	pthread_mutex_unlock(&set->control);

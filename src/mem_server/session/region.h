@@ -26,14 +26,14 @@
 #include "transport/api/service.h"
 #include "wire/pool.h"
 
-/* Shared by all clients; set before start, then constant, but for `regions`. */
+/* Shared by all clients; set before start, then constant, but for `regions`; all zeros: none. */
 struct soda_region_pool {
 	struct soda_store *store;
 	struct soda_files *files;
-	uint64_t quota;		  /* bytes of each client; 0: none */
-	uint32_t max_regions;	  /* of all clients; each takes a descriptor and a mapping */
-	uint32_t close_ms;	  /* how long a close waits for requests under way */
-	_Atomic uint32_t regions; /* of all clients */
+	uint64_t quota;		    /* bytes of each client; 0: none */
+	uint32_t max_regions;	    /* of all clients; each takes a descriptor and a mapping */
+	uint32_t close_ms;	    /* how long a close waits for requests under way */
+	struct soda_shares regions; /* of all clients; guarded by the store's lock */
 };
 
 struct soda_client_region {
@@ -147,6 +147,9 @@ int soda_region_acquire(struct soda_region_set *set, bool write, uint16_t id, ui
 /* Drop the hold.  write: as it was acquired; landed: the data of a WRITE have been stored. */
 void soda_region_release(struct soda_region_set *set, const struct soda_span *span, bool write,
 			 bool landed);
+
+/* How many regions all clients have. Any thread. */
+uint32_t soda_region_pool_count(struct soda_region_pool *pool);
 
 /* How many regions there are. Any thread. */
 uint32_t soda_region_count(struct soda_region_set *set);

@@ -22,6 +22,7 @@ struct soda_handed {
 	bool ended; /* soda_handed_end() was called, with: */
 	uint64_t cost;
 	struct soda_account *account; /* or NULL */
+	uint32_t holder;	      /* to whom it was handed out first */
 };
 
 /* Watch the memfd. Any event would do, because IN_IGNORED is reported with every watch. */
@@ -62,14 +63,24 @@ int soda_store_watch(struct soda_store *store)
 	return 0;
 }
 
-static int hand_out_locked(struct soda_store *store, struct soda_memory *memory)
+/* What others keep, how much it may be, is not this holder's loss. */
+static bool may_keep_locked(const struct soda_store *store, struct soda_holder holder)
+{
+	return soda_shares_owed(&store->kept, SODA_KEPT_MAX, holder) ||
+	       soda_shares_room(&store->kept, SODA_KEPT_MAX, holder, 1, 0);
+}
+
+static int hand_out_locked(struct soda_store *store, struct soda_memory *memory,
+			   struct soda_holder holder)
 {
 	struct soda_handed *handed;
 
 	if (memory->handed || memory->fd < 0 || store->inotify < 0)
 		return 0;
-	if (store->kept_n >= SODA_KEPT_MAX)
+	if (!may_keep_locked(store, holder))
 		return -EDQUOT;
+	if (soda_shares_prepare(&store->kept, holder.number))
+		return -ENOMEM;
 	handed = calloc(1, sizeof(*handed));
 	if (!handed)
 		return -ENOMEM;
@@ -80,25 +91,31 @@ static int hand_out_locked(struct soda_store *store, struct soda_memory *memory)
 		free(handed);
 		return r;
 	}
+	handed->holder = holder.number;
 	handed->next = store->handed;
 	store->handed = memory->handed = handed;
 	return 0;
 }
 
-int soda_memory_hand_out(struct soda_store *store, struct soda_memory *memory, struct soda_why *why)
+int soda_memory_hand_out(struct soda_store *store, struct soda_memory *memory,
+			 struct soda_holder holder, struct soda_why *why)
 {
+	uint32_t kept;
 	int r;
 
 	pthread_mutex_lock(&store->lock);
-	r = hand_out_locked(store, memory);
+	kept = store->kept.all;
+	r = hand_out_locked(store, memory, holder);
 	pthread_mutex_unlock(&store->lock);
 	if (!r)
 		return 0;
 	if (r == -EDQUOT)
 		soda_server_why(why,
-				"clients keep the descriptors of %d regions that they have closed:"
-				" the server hands out no more until some are given back",
-				SODA_KEPT_MAX);
+				"clients keep the descriptors of %u regions that they have closed,"
+				" of %d at most%s: the server hands out no more until some are"
+				" given back",
+				kept, SODA_KEPT_MAX,
+				holder.number ? ", a part of which is other tenants'" : "");
 	else
 		soda_server_why(why, "the server cannot watch what becomes of shared memory: %s%s",
 				soda_strerror(r),
@@ -139,7 +156,7 @@ static void gone_locked(struct soda_store *store, int wd)
 	handed->gone = true;
 	if (!handed->ended)
 		return;
-	store->kept_n--;
+	soda_shares_put(&store->kept, handed->holder, 1);
 	refund_locked(store, handed->cost, handed->account);
 	remove_locked(store, handed);
 }
@@ -150,7 +167,7 @@ void soda_handed_settle_locked(struct soda_store *store)
 	char events[64 * sizeof(event)]; /* these events carry no names */
 	ssize_t n = 0;
 
-	while (store->kept_n && (n = read(store->inotify, events, sizeof(events))) > 0) {
+	while (store->kept.all && (n = read(store->inotify, events, sizeof(events))) > 0) {
 		for (size_t at = 0; at < (size_t)n; at += sizeof(event) + event.len) {
 			memcpy(&event, events + at, sizeof(event));
 			if (event.mask & IN_IGNORED)
@@ -167,7 +184,7 @@ void soda_handed_end(struct soda_store *store, struct soda_handed *handed, uint6
 		handed->ended = true;
 		handed->cost = cost;
 		handed->account = account;
-		store->kept_n++;
+		soda_shares_take(&store->kept, handed->holder, 1); /* prepared */
 		store->kept_ns = soda_now_ns();
 		soda_handed_settle_locked(store);
 	} else {
@@ -192,7 +209,7 @@ static bool may_go_locked(const struct soda_store *store, uint64_t now, int *ms_
 {
 	uint64_t until = store->kept_ns + SODA_SERVER_LEAVING_MS * SODA_MS_NS;
 
-	if (!store->kept_n || now >= until)
+	if (!store->kept.all || now >= until)
 		return false;
 	*ms_p = (int)((until - now) / SODA_MS_NS) + 1;
 	if (*ms_p > SODA_SERVER_LEAVING_LOOK_MS)

@@ -23,12 +23,13 @@
 int soda_store_watch(struct soda_store *store);
 
 /*
- * To be called before the descriptor is sent to a client; any number of times, any thread.  0;
- * -ENOMEM, why: the kernel's limit of watches, or clients keep too many closed regions' memory
- * already.
+ * To be called before the descriptor is sent to a client; any number of times, any thread. holder:
+ * whose it is.  0; -ENOMEM, why: the kernel's limit of watches, or clients keep too many closed
+ * regions' memory already: those of one tenant never so many that another one lacks what is kept
+ * for it of SODA_KEPT_MAX (base/shares.h).
  */
 int soda_memory_hand_out(struct soda_store *store, struct soda_memory *memory,
-			 struct soda_why *why);
+			 struct soda_holder holder, struct soda_why *why);
 
 /*
  * For store.c.  The memory is unmapped and closed: refund its cost to the store, and to the account

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/numa/numa_node.h"
+#include "base/shares.h"
 #include "transport/api/transport.h"
 
 #define SODA_STORE_BLOCK (2ull << 20)
@@ -39,7 +40,7 @@ struct soda_store {
 	uint64_t used;		    /* guarded by lock, and so below; at most capacity */
 	uint64_t refunds;	    /* how often memory was destroyed and no longer charged */
 	struct soda_handed *handed; /* memory that was handed out */
-	unsigned kept_n;	    /* how much of it was destroyed here, and some process has it */
+	struct soda_shares kept;    /* how much of it was destroyed here, and some process has it */
 	uint64_t kept_ns;	    /* when the last of that was destroyed */
 };
 

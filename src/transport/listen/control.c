@@ -321,7 +321,7 @@ int soda_control_start(struct soda_listener *l, struct soda_byte_stream s,
 		c->proved = *info->proved;
 		c->peer.info.proved = &c->proved;
 	}
-	ret = soda_peer_add(&c->peer, why);
+	ret = soda_peer_add(&c->peer, hello->client_id, why);
 	if (ret < 0) {
 		free(c);
 		return ret;

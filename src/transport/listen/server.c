@@ -14,8 +14,12 @@
 
 #include "base/limits.h"
 #include "base/wait.h"
+#include "trust/proof.h"
 
-enum { MAX_DEFAULT_WORKERS = 4 };
+enum {
+	MAX_DEFAULT_WORKERS = 4,
+	KNOWN_PART = 8, /* of the connections, one in so many is for clients that are known */
+};
 
 static unsigned default_workers(void)
 {
@@ -166,6 +170,7 @@ void soda_listener_close(struct soda_listener *l)
 	close(l->wake_fd);
 	pthread_cond_destroy(&l->left);
 	pthread_mutex_destroy(&l->lock);
+	soda_shares_free(&l->places);
 	free(l->workers);
 	free(l);
 }
@@ -197,26 +202,53 @@ void soda_peer_rejected(const struct soda_peer *peer, const char *why)
 		l->ops->rejected(l->svc, peer->info.address, why);
 }
 
-int soda_peer_add(struct soda_peer *peer, struct soda_why *why)
+static struct soda_holder holder_of(const struct soda_peer *peer)
+{
+	const struct soda_proved *proved = peer->info.proved;
+	const struct soda_guard *guard = peer->listener->opt.guard;
+
+	if (!proved || !guard->holder)
+		return (struct soda_holder){ 0 };
+	return guard->holder(guard->arg, proved->tenant);
+}
+
+static int take_place_locked(struct soda_listener *l, struct soda_holder holder, bool known,
+			     struct soda_why *why)
+{
+	uint32_t total = l->opt.max_connections, all = l->places.all;
+
+	if (soda_shares_room(&l->places, total, holder, 1, known ? 0 : total / KNOWN_PART))
+		return soda_shares_take(&l->places, holder.number, 1);
+	if (all >= total)
+		soda_why_set(why, "the server has all of the %u connections that it takes", total);
+	else
+		soda_why_set(why,
+			     "the server has %u of the %u connections that it takes, and the rest "
+			     "is kept for %s (--max-connections)",
+			     all, total,
+			     holder.number ? "other tenants, and for clients that it knows"
+					   : "clients that it knows");
+	return -EBUSY;
+}
+
+int soda_peer_add(struct soda_peer *peer, bool known, struct soda_why *why)
 {
 	struct soda_listener *l = peer->listener;
-	bool room;
+	struct soda_holder holder = holder_of(peer);
+	int ret;
 
+	peer->holder = holder.number;
 	pthread_mutex_lock(&l->lock);
-	room = l->peers_n < l->opt.max_connections;
-	if (room) {
+	ret = take_place_locked(l, holder, known, why);
+	if (ret == 0) {
 		peer->prev = NULL;
 		peer->next = l->peers;
 		if (l->peers)
 			l->peers->prev = peer;
 		l->peers = peer;
-		l->peers_n++;
 	}
 	pthread_mutex_unlock(&l->lock);
-	if (!room)
-		soda_why_set(why, "the server has all of the %u connections that it takes",
-			     l->opt.max_connections);
-	return room ? 0 : -EBUSY;
+	return ret;
 }
 
 void soda_peer_remove(struct soda_peer *peer)
@@ -232,7 +264,7 @@ void soda_peer_remove(struct soda_peer *peer)
 		l->peers = peer->next;
 	if (peer->next)
 		peer->next->prev = peer->prev;
-	l->peers_n--;
+	soda_shares_put(&l->places, peer->holder, 1);
 	if (fd >= 0)
 		close(fd);
 	/* with the lock held: once it is free the listener may be gone */

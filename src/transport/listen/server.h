@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 
+#include "base/shares.h"
 #include "transport/api/transport_impl.h"
 #include "transport/listen/home.h"
 #include "transport/stream/stream.h"
@@ -38,6 +39,7 @@ struct soda_peer {
 	int fd;				 /* open until gone has returned */
 	struct soda_tls *tls; /* the peer's own: how bytes travel on fd; NULL: as they are */
 	struct soda_peer_info info;
+	uint32_t holder; /* whose place among the listener's connections it has */
 };
 
 /* How a listener serves data connections: byte streams, or queues in shared memory. */
@@ -93,9 +95,9 @@ struct soda_listener {
 	_Atomic unsigned polling; /* workers that busy-wait at this moment */
 	struct soda_homes homes;  /* of the workers */
 	pthread_mutex_t lock;
-	pthread_cond_t left;	 /* a peer has gone */
-	struct soda_peer *peers; /* guarded by lock */
-	unsigned peers_n;	 /* guarded by lock */
+	pthread_cond_t left;	   /* a peer has gone */
+	struct soda_peer *peers;   /* guarded by lock */
+	struct soda_shares places; /* of connections; guarded by lock */
 };
 
 enum soda_stop { SODA_STOP_NOT = 0, SODA_STOP_ACCEPTING = 1, SODA_STOP_ALL = 2 };
@@ -118,8 +120,11 @@ static inline struct soda_byte_stream soda_peer_stream(const struct soda_peer *p
 	return (struct soda_byte_stream){ .fd = peer->fd, .tls = peer->tls };
 }
 
-/* 0, or -EBUSY and why: max_connections are there already. */
-int soda_peer_add(struct soda_peer *peer, struct soda_why *why);
+/*
+ * known: its HELLO names a client, for which an eighth of the places is left.  0, or -EBUSY and
+ * why: the places that it may have are taken (base/shares.h); -ENOMEM.
+ */
+int soda_peer_add(struct soda_peer *peer, bool known, struct soda_why *why);
 /* After gone: forget the peer and close its socket. The caller frees the memory. */
 void soda_peer_remove(struct soda_peer *peer);
 

@@ -364,7 +364,7 @@ static int stream_take(struct soda_listener *l, int fd, int passed_fd,
 	c->peer = (struct soda_peer){ .listener = l, .ops = &peer_ops, .fd = fd, .info = *info };
 	if (info->proved && l->opt.guard->flow)
 		c->flow = l->opt.guard->flow(l->opt.guard->arg, info->proved->tenant);
-	ret = soda_peer_add(&c->peer, why);
+	ret = soda_peer_add(&c->peer, true, why);
 	if (ret < 0) {
 		free(c);
 		return ret;

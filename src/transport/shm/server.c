@@ -767,7 +767,7 @@ static int greet(struct soda_queue_conn *c, const struct soda_wire_hello *hello,
 {
 	struct soda_listener *l = c->peer.listener;
 	struct soda_wire_welcome w;
-	int ret = soda_peer_add(&c->peer, why);
+	int ret = soda_peer_add(&c->peer, true, why);
 
 	if (ret < 0)
 		return ret;

@@ -175,6 +175,7 @@ static void publish_value(struct peer *peer, uint8_t value, const char *name, st
 		fail_msg("%s", peer->why.text);
 }
 
+/* Promise S8. */
 static void publishes_apart(bool on_shm)
 {
 	struct peer physics, friend, biology;
@@ -237,6 +238,7 @@ static int open_buffer(struct peer *peer, const char *name)
 	return ask(peer, SODA_MSG_MOVE_OPEN, body, 4 + strlen(name));
 }
 
+/* Promise S8. */
 static void moves_apart(bool on_shm)
 {
 	struct peer physics, friend, biology;
@@ -288,6 +290,7 @@ static int link_job(struct peer *peer, const char *name)
 	return ask(peer, SODA_MSG_MESSAGES_LINK, body, SODA_WIRE_MSG_LINK_BYTES + strlen(name));
 }
 
+/* Promise S8. */
 static void routes_apart(bool on_shm)
 {
 	struct peer physics, friend, biology;
@@ -334,6 +337,7 @@ static void join_store(struct peer *peer, struct soda_mr *mr, struct soda_wire_s
 	close(fd);
 }
 
+/* Promise S8. */
 static void stores_apart(void **state)
 {
 	struct soda_wire_stored stored[3];
@@ -733,6 +737,7 @@ static void knows_none_of_another_life(void **state)
 	end();
 }
 
+/* Promise S10. */
 static void ends_the_removed(bool on_shm)
 {
 	struct peer physics, biology;

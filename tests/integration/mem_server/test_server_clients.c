@@ -108,7 +108,7 @@ static void expect_stale(const struct soda_wire_welcome *was, uint64_t epoch)
 	assert_int_equal(peer_return(&peer, server.address, was, epoch), -ESTALE);
 }
 
-/* A newer connection puts an end to the older ones before it is answered. */
+/* A newer connection puts an end to the older ones before it is answered. Promise R6. */
 static void check_epochs(void **state)
 {
 	static uint8_t page[4096];

@@ -275,7 +275,9 @@ static void print(const char *what, struct load *loads, unsigned n)
 
 /* Cases */
 
-/* A rate holds over all clients and connections of a tenant, reads and writes; nobody else has it.
+/*
+ * A rate holds over all clients and connections of a tenant, reads and writes; nobody else has it.
+ * Promise S3.
  */
 static void keeps_rates(void **state)
 {
@@ -390,6 +392,7 @@ static bool floods(void)
 	return all;
 }
 
+/* Promise S3. */
 static void shares_beside_a_flood(void **state)
 {
 	struct load equal[TENANTS] = { { .tenant = 0, .conns = 1, .depth = 16 },
@@ -423,6 +426,7 @@ static bool weighs(void)
 	return ratio > 1.7;
 }
 
+/* Promise S3. */
 static void keeps_weights(void **state)
 {
 	int attempts = 0;

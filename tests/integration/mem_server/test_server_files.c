@@ -122,6 +122,7 @@ static void check_read_only(void **state)
 	assert_int_equal(peer_stat(&peer, "used_bytes"), 0);
 }
 
+/* Promise R1. */
 static void check_changed_file_is_another(void **state)
 {
 	struct soda_wire_opened before, after;
@@ -140,6 +141,7 @@ static void check_changed_file_is_another(void **state)
 	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 2), 0);
 }
 
+/* Promise R3. */
 static void check_private(void **state)
 {
 	struct soda_mr mr;
@@ -189,6 +191,7 @@ static void check_writable(void **state)
 	assert_memory_equal(piece, want, DATA_BYTES);
 }
 
+/* Promise R2. */
 static void check_one_writer(void **state)
 {
 	struct soda_mr mr;

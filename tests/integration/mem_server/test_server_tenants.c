@@ -237,6 +237,7 @@ static int by_relay(struct relay *r, size_t flip_said, size_t flip_heard, struct
 
 /* Cases */
 
+/* Promise S1. */
 static void serves(enum way way)
 {
 	struct peer again, other;
@@ -295,6 +296,7 @@ static void refuses_strangers(enum way way)
 	end();
 }
 
+/* Promises R6 and S1. */
 static void refuses_liars(enum way way)
 {
 	struct soda_conn *conn;
@@ -453,6 +455,7 @@ static void finds_out_rogues(enum way way)
 	end();
 }
 
+/* Promise S2. */
 static void keeps_quotas(enum way way)
 {
 	struct soda_mr mr[3];
@@ -518,6 +521,7 @@ static int try_open(struct peer *peer, const char *name, uint32_t flags, uint64_
 	return r;
 }
 
+/* Promise S9. */
 static void keeps_directories(enum way way)
 {
 	struct peer physics, biology, operator;
@@ -606,6 +610,7 @@ static void rotate(int tenant, time_t until)
 	save();
 }
 
+/* Promise S10. */
 static void reads_again(enum way way)
 {
 	struct soda_identity *newer;
@@ -761,6 +766,7 @@ static void adopt(const struct soda_wire_token *token, uint64_t epoch)
 	returned(&next);
 }
 
+/* Promise S1. */
 static void refuses_tokens(enum way way)
 {
 	static const char wrong[] = "the token for this client id is wrong";

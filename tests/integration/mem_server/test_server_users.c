@@ -129,6 +129,7 @@ static void need_root(void)
 	skip();
 }
 
+/* Promise S11. */
 static void check_files(void **state)
 {
 	static const struct {
@@ -191,7 +192,10 @@ static void check_create(void **state)
 	assert_int_equal(fstatat(dir_fd, "open/large", &st, 0), -1);
 }
 
-/* Who has learnt a client's secret is not that client if the kernel says who they are. */
+/*
+ * Who has learnt a client's secret is not that client if the kernel says who they are.
+ * Promises R6 and S11.
+ */
 static void check_taken_over(void **state)
 {
 	struct peer mine;
@@ -289,7 +293,10 @@ static int join_squatter(const struct squatter *s, const char *server_user, bool
 	return WEXITSTATUS(status);
 }
 
-/* A server of another user is told nothing, unless that user was named or a key is to be proved. */
+/*
+ * A server of another user is told nothing, unless that user was named or a key is to be proved.
+ * Promise S11.
+ */
 static void check_whose_server(void **state)
 {
 	static const struct {

@@ -170,6 +170,7 @@ static void child_second_reader(const void *arg)
 	check_object(open_checked("data", 0, SODA_READ_ONLY, NULL), 0, FILE_BYTES, 0);
 }
 
+/* Promise R2. */
 static void test_many_readers_no_writer(void **state)
 {
 	make_file("data", FILE_BYTES);
@@ -192,6 +193,7 @@ static void child_all_busy(const void *arg)
 	refused("data", 0, SODA_READ_ONLY, EBUSY);
 }
 
+/* Promise R2. */
 static void test_single_writer(void **state)
 {
 	make_file("data", FILE_BYTES);
@@ -283,6 +285,7 @@ static void child_private(const void *arg)
 	check_object(open_checked("data", 0, SODA_PRIVATE, NULL), 0, FILE_BYTES, 0);
 }
 
+/* Promise R3. */
 static void test_private_leaves_the_file(void **state)
 {
 	make_file("data", FILE_BYTES);

@@ -327,8 +327,10 @@ static void test_beyond(void **state)
 		expect_passes(child_##name, NULL);                                                 \
 	}
 
+/* Promise R8. */
 /* May: children | forks, and the child reads and stores | served */
 PASSES(reads)
+/* Promise R8. */
 PASSES(stores)
 /*
  * May: children | forks several times, and each child sees what was there at its fork |

@@ -161,6 +161,7 @@ static void child_readers(const void *arg)
 	check_words(again, 0, words, 2);
 }
 
+/* Promise R4. */
 static void test_readers(void **state)
 {
 	expect_passes(child_readers, NULL);
@@ -206,6 +207,7 @@ static void child_publisher_is_killed(const void *arg)
 		expect_end(readers[i], 0);
 }
 
+/* Promise R4. */
 static void test_the_publisher_is_killed(void **state)
 {
 	expect_passes(child_publisher_is_killed, NULL);
@@ -293,6 +295,7 @@ static void child_stores_meanwhile(const void *arg)
 	check_stores(stored_to, reader);
 }
 
+/* Promise R4. */
 static void test_stores_meanwhile(void **state)
 {
 	for (int i = 0; i < 3; i++)

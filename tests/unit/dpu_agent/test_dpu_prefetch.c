@@ -232,6 +232,7 @@ static void read_on(uint32_t owner, uint32_t from, uint32_t pages)
 /*
  * A server does not answer: of it no more is under way than its number, nor waits, and what is
  * wanted of another one is taken before what has waited longer.
+ * Promise R7.
  */
 static void a_silent_server_has_its_number(void **state)
 {
@@ -270,6 +271,71 @@ static void a_silent_server_has_its_number(void **state)
 	soda_prefetch_stop(p);
 	soda_prefetch_close(p, of_a, true);
 	soda_prefetch_close(p, of_b, true);
+	soda_prefetch_destroy(p);
+}
+
+/* How many entries of the owner are in the cache. */
+static uint32_t entries_of(uint32_t owner)
+{
+	uint32_t n = 0;
+
+	for (uint64_t i = 0; i < 16 * SLOTS; i++) {
+		const struct soda_cache_key key = { .owner = owner, .entry = i };
+
+		n += soda_cache_find(soda_prefetch_cache(p), &key) != SODA_CACHE_NONE;
+	}
+	return n;
+}
+
+/* The same, and all that is wanted is fetched. */
+static void stream(uint32_t owner, uint32_t from, uint32_t entries)
+{
+	struct soda_fill *f;
+
+	for (uint32_t i = from * CHUNKS; i < (from + entries) * CHUNKS; i++) {
+		read_on(owner, i, 1);
+		while ((f = soda_prefetch_take(p)))
+			soda_prefetch_filled(p, f, 0);
+	}
+}
+
+/*
+ * A tenant streams far more than the cache holds: what another one has within its part stays, as
+ * long as it has something open; with more than that, the least of it.
+ * Promise S6.
+ */
+static void a_tenant_keeps_its_part(void **state)
+{
+	struct soda_owner_name a = { .id = { 1, 1 }, .bytes = 64 << 20, .holder = { 1, 2 } };
+	struct soda_owner_name b = { .id = { 2, 1 }, .bytes = 64 << 20, .holder = { 2, 2 } };
+	struct soda_owner_name c = { .id = { 3, 1 }, .bytes = 64 << 20, .holder = { 2, 2 } };
+	const uint32_t kept = soda_shares_kept(SLOTS, 2);
+	uint32_t of_a, of_b, of_c, n;
+
+	make(0, true);
+	of_a = opened(&a);
+	of_b = opened(&b);
+	stream(of_b, 0, kept / 2);
+	n = entries_of(of_b);
+	assert_in_range(n, 1, kept);
+	stream(of_a, 0, 4 * SLOTS);
+	assert_int_equal(entries_of(of_b), n);
+	assert_int_equal(entries_of(of_a), SLOTS - n);
+	/* the other one gets more, whatever the first has, and keeps it up to its part */
+	stream(of_b, 2 * kept, 2 * kept);
+	assert_true(entries_of(of_b) > n);
+	n = entries_of(of_b) < kept ? entries_of(of_b) : kept;
+	stream(of_a, 4 * SLOTS, 4 * SLOTS);
+	assert_int_equal(entries_of(of_b), n);
+	/* another region of its does not cost the tenant what is open nowhere any more */
+	of_c = opened(&c);
+	soda_prefetch_close(p, of_b, true);
+	assert_int_equal(entries_of(of_b), 0);
+	stream(of_a, 0, 2 * SLOTS);
+	assert_int_equal(entries_of(of_a), SLOTS);
+	soda_prefetch_close(p, of_c, true);
+	soda_prefetch_close(p, of_a, true);
+	soda_cache_check(soda_prefetch_cache(p));
 	soda_prefetch_destroy(p);
 }
 
@@ -448,6 +514,7 @@ int main(void)
 		cmocka_unit_test(the_table_of_owners_is_bounded),
 		cmocka_unit_test(a_fetch_of_a_closed_owner_ends_well),
 		cmocka_unit_test(a_silent_server_has_its_number),
+		cmocka_unit_test(a_tenant_keeps_its_part),
 		cmocka_unit_test(a_failed_fetch_makes_a_pause),
 		cmocka_unit_test(threads),
 		cmocka_unit_test(workers_end),

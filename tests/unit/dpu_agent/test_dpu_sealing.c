@@ -349,7 +349,10 @@ static void test_budget(void **state)
 	soda_sealer_stop(&sealer);
 }
 
-/* An object that can never fit is refused, and nobody who is away has his keys forgotten for it. */
+/*
+ * An object that can never fit is refused, and nobody who is away has his keys forgotten for it.
+ * Promises R9 and S7.
+ */
 static void test_too_much_costs_nobody(void **state)
 {
 	struct soda_sealing *away = NULL, *live = NULL, *s = NULL;

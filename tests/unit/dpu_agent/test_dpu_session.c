@@ -863,6 +863,7 @@ static void join_member(struct program *p, const char *list, uint32_t i);
 /*
  * Programs of a member that does not answer end, more of them than there are hands: those of
  * another one end meanwhile, and what a program asks of that one does not wait for them.
+ * Promise R7.
  */
 static void goodbyes_to_a_silent_member(void **state)
 {
@@ -1463,6 +1464,7 @@ static void hold_member(const struct program *p)
 	FAKE_SET(hold_reads, true);
 }
 
+/* Promise R7. */
 static void silent_member(void **state)
 {
 	const char *list = "fake://a,fake://b";
@@ -1551,7 +1553,10 @@ static void comes_back_before_its_turn(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
-/* Over --max-clients: who is refused, again and again, leaves nothing on the server. */
+/*
+ * Over --max-clients: who is refused, again and again, leaves nothing on the server.
+ * Promises R9 and S7.
+ */
 static void refused_leave_nothing(void **state)
 {
 	struct program p, more;
@@ -1664,6 +1669,7 @@ static int keep_pages(struct program *p, uint64_t pages)
  * Chunks of a file in the node's store are those of the programs that have joined with it.  A
  * program whose chunks are smaller has no place there: what it wants kept would be looked for at
  * other places, or behind the end.
+ * Promise R5.
  */
 static void chunks_of_one_size(void **state)
 {
@@ -1692,7 +1698,10 @@ static void chunks_of_one_size(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
-/* Nor does one that comes back with chunks of another size get at what it has by the first one. */
+/*
+ * Nor does one that comes back with chunks of another size get at what it has by the first one.
+ * Promise R5.
+ */
 static void comes_back_with_other_chunks(void **state)
 {
 	struct program p = { .local = true };

@@ -121,6 +121,33 @@ static void all_or_nothing(void **state)
 	assert_int_equal(add(&set, &graph, 20 * MIB, 3 * MIB), 0);
 }
 
+/*
+ * Of two tenants one wants all: what is kept for the other is there, and comes back to it.
+ * Promise S6.
+ */
+static void a_tenant_keeps_its_part(void **state)
+{
+	const struct soda_owner_name hers = { .id = { 1, 1 },
+					      .bytes = 64 * MIB,
+					      .holder = { 1, 2 } };
+	const struct soda_owner_name his = { .id = { 2, 1 },
+					     .bytes = 64 * MIB,
+					     .holder = { 2, 2 } };
+
+	/* a quarter of 10 MiB is each tenant's own */
+	assert_int_equal(add(&other, &his, 0, 8 * MIB), -ENOSPC);
+	assert_non_null(strstr(why.text, "kept for other tenants"));
+	assert_int_equal(add(&other, &his, 0, 7 * MIB), 0);
+	assert_int_equal(add(&other, &his, 8 * MIB, MIB), -ENOSPC);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(add(&set, &hers, 0, 2 * MIB), 0);
+		assert_true(has(&set, 0, SIM_PAGE));
+		soda_static_clear(cache, &set);
+		assert_int_equal(add(&other, &his, 8 * MIB, MIB), -ENOSPC);
+	}
+	assert_int_equal(stats().used, 7 * MIB);
+}
+
 static void a_range_that_cannot_be_loaded_leaves_nothing(void **state)
 {
 	fail_with = -EIO;
@@ -419,6 +446,7 @@ int main(void)
 		CASE(a_failed_load_is_the_loaders),
 		CASE(a_long_wait_ends_in_the_log),
 		CASE(the_same_advice_again),
+		CASE(a_tenant_keeps_its_part),
 		CASE(a_range_that_cannot_be_loaded_leaves_nothing),
 		CASE(bad_ranges),
 		CASE(files_are_shared_regions_are_not),

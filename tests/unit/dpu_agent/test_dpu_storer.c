@@ -112,6 +112,7 @@ static void give(int i, struct soda_buffer *b)
 	pthread_mutex_unlock(&movement.lock);
 }
 
+/* Promise R7. */
 static void test_one_is_silent(void **state)
 {
 	struct soda_buffer *b[SERVERS][LISTS];

@@ -1111,7 +1111,7 @@ unsigned fake_sessions(void)
 	unsigned n;
 
 	pthread_mutex_lock(&fake_dpu.sessions.lock);
-	n = fake_dpu.sessions.count;
+	n = fake_dpu.sessions.shares.all;
 	pthread_mutex_unlock(&fake_dpu.sessions.lock);
 	return n;
 }

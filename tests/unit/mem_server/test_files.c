@@ -194,6 +194,7 @@ static void check_joined_loads(void **state)
 	assert_int_equal(soda_store_free_bytes(&store), 256 * MIB);
 }
 
+/* Promise R1. */
 static void check_ids(void **state)
 {
 	struct soda_file a = { .version = { .dev = 1, .ino = 2, .size = 3 } }, b = a;

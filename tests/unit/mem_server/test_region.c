@@ -100,7 +100,7 @@ static void check_limits(void **state)
 	assert_int_equal(soda_region_close_all(&set, "test"), 0);
 	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
 	assert_int_equal(set.account.used, 0);
-	assert_int_equal(pool.regions, 0);
+	assert_int_equal(pool.regions.all, 0);
 }
 
 static _Atomic bool ended;
@@ -284,7 +284,7 @@ static void end_publishing(void)
 	soda_region_set_destroy(&reader);
 	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
 	assert_int_equal(set.account.used, 0);
-	assert_int_equal(pool.regions, 0);
+	assert_int_equal(pool.regions.all, 0);
 	assert_null(files.in_use);
 }
 
@@ -489,6 +489,8 @@ static void check_kept(void **state)
 	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
 }
 
+static const struct soda_holder nobody; /* an open server's */
+
 /* While one thread has let go of a memory and not yet said so, another learns that it is gone. */
 static void check_gone_early(void **state)
 {
@@ -500,8 +502,8 @@ static void check_gone_early(void **state)
 	assert_int_equal(soda_store_watch(&store), 0);
 	assert_int_equal(soda_memory_create(&store, &opt, &other, &why), 0);
 	assert_int_equal(soda_memory_create(&store, &opt, &memory, &why), 0);
-	assert_int_equal(soda_memory_hand_out(&store, &other, &why), 0);
-	assert_int_equal(soda_memory_hand_out(&store, &memory, &why), 0);
+	assert_int_equal(soda_memory_hand_out(&store, &other, nobody, &why), 0);
+	assert_int_equal(soda_memory_hand_out(&store, &memory, nobody, &why), 0);
 	kept = dup(other.fd);
 	soda_memory_destroy(&store, &other, NULL); /* from now on events are read */
 	munmap(memory.map, memory.backing_bytes);

@@ -38,6 +38,11 @@ struct soda_prefetch {
 	uint64_t bytes_ruled;
 	uint64_t ghost_bytes, ghost_bytes_max;
 	uint32_t *free_slots, free_n;
+	uint32_t *holders;	   /* tenants, by slot that is not free; 0: nobody's */
+	struct soda_shares shares; /* of the slots */
+	struct soda_shares open;   /* regions of each tenant */
+	struct soda_holder asking; /* for whom a victim is looked for */
+	uint32_t hand;		   /* where its own entries were looked for last */
 	struct soda_fill fills[SODA_FILLS_MAX];
 	struct soda_fill *queue[SODA_FILLS_MAX]; /* a ring of those that no worker has taken */
 	uint32_t queue_head, queue_n;
@@ -72,6 +77,7 @@ enum {
 	PENDING_ON = 64,  /* ...and nothing new has happened */
 	GHOST_SHARE = 64, /* of the cache's bytes */
 	TOUCHED = 64,	  /* chunks of a view that are taken in with one request */
+	OWN_LOOKS = 4096, /* slots that are looked at for a tenant's own entry */
 };
 
 /* Wake one worker, if one is asleep. */
@@ -121,6 +127,57 @@ static void unwant_locked(struct soda_prefetch *p, uint32_t owner)
 		ring(p);
 }
 
+/* Shares of tenants; the lock is held. */
+
+/* Whether the slot's entry is kept for its tenant, which is not the one that asks. */
+static bool is_kept(const struct soda_prefetch *p, uint32_t slot)
+{
+	struct soda_holder holder = { p->holders[slot], p->asking.of };
+
+	return holder.number && holder.number != p->asking.number &&
+	       soda_shares_of(&p->open, holder.number) &&
+	       soda_shares_of(&p->shares, holder.number) <=
+		       soda_shares_kept(soda_cache_slots(p->cache), holder.of);
+}
+
+/* What policies ask of their victims. */
+static bool may_go(const void *arg, uint32_t slot)
+{
+	const struct soda_prefetch *p = arg;
+
+	return soda_cache_evictable(p->cache, slot) && !is_kept(p, slot);
+}
+
+static void slot_taken(struct soda_prefetch *p, uint32_t slot, struct soda_holder holder)
+{
+	p->holders[slot] = soda_shares_take(&p->shares, holder.number, 1) ? 0 : holder.number;
+	if (!p->holders[slot] && holder.number)
+		soda_shares_take(&p->shares, 0, 1); /* no memory to count it as the tenant's */
+}
+
+static void slot_left(struct soda_prefetch *p, uint32_t slot)
+{
+	if (!p->guard.held[slot])
+		return;
+	soda_guard_drop(&p->guard, slot);
+	soda_shares_put(&p->shares, p->holders[slot], 1);
+	p->holders[slot] = 0;
+}
+
+/* An entry of the asking tenant's own, where the policy has met kept ones of others alone. */
+static uint32_t own_victim(struct soda_prefetch *p)
+{
+	uint32_t slots = soda_cache_slots(p->cache);
+
+	for (uint32_t i = 0; p->asking.number && i < OWN_LOOKS && i < slots; i++) {
+		p->hand = (p->hand + 1) % slots;
+		if (p->holders[p->hand] == p->asking.number &&
+		    soda_cache_evictable(p->cache, p->hand))
+			return p->hand;
+	}
+	return SODA_CACHE_NONE;
+}
+
 int soda_prefetch_create(const struct soda_prefetch_options *opt,
 			 const struct soda_prefetch_ops *ops, void *arg, struct soda_prefetch **p_p)
 {
@@ -148,16 +205,17 @@ int soda_prefetch_create(const struct soda_prefetch_options *opt,
 	setup = (struct soda_cache_setup){ .slots = soda_cache_slots(p->cache),
 					   .entry_bytes = opt->entry_bytes,
 					   .seed = opt->seed ? opt->seed : 1,
-					   .evictable = soda_cache_evictable,
-					   .cache = p->cache };
+					   .evictable = may_go,
+					   .cache = p };
 	ret = soda_guard_init(&p->guard, opt->policy ? opt->policy : &soda_cache_policy_stream,
 			      &setup);
 	if (!ret)
 		ret = soda_owners_init(&p->owners, max);
 	p->free_slots = calloc(setup.slots, sizeof(*p->free_slots));
+	p->holders = calloc(setup.slots, sizeof(*p->holders));
 	p->modes = calloc(max, sizeof(*p->modes));
 	p->tallies = calloc(max, sizeof(*p->tallies));
-	if (!ret && (!p->free_slots || !p->modes || !p->tallies))
+	if (!ret && (!p->free_slots || !p->holders || !p->modes || !p->tallies))
 		ret = -ENOMEM;
 	if (ret) {
 		soda_prefetch_destroy(p);
@@ -176,6 +234,9 @@ void soda_prefetch_destroy(struct soda_prefetch *p)
 	soda_guard_destroy(&p->guard);
 	soda_cache_destroy(p->cache);
 	free(p->free_slots);
+	free(p->holders);
+	soda_shares_free(&p->shares);
+	soda_shares_free(&p->open);
 	free((void *)p->modes);
 	free(p->tallies);
 	free(p);
@@ -397,29 +458,33 @@ static bool make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
 	return plan->bytes;
 }
 
-/* A slot for one entry, EMPTY; SODA_CACHE_NONE: all are in use. */
-static uint32_t find_slot(struct soda_prefetch *p)
+/* A slot for one entry of the tenant, EMPTY; SODA_CACHE_NONE: all are in use, or kept. */
+static uint32_t find_slot(struct soda_prefetch *p, struct soda_holder holder)
 {
 	uint32_t slot;
 
 	while ((slot = soda_cache_reclaim(p->cache)) != SODA_CACHE_NONE) {
-		soda_guard_drop(&p->guard, slot);
+		slot_left(p, slot);
 		p->free_slots[p->free_n++] = slot;
 	}
 	if (p->free_n)
 		return p->free_slots[--p->free_n];
+	p->asking = holder;
 	slot = soda_guard_victim(&p->guard);
+	if (slot == SODA_CACHE_NONE)
+		slot = own_victim(p);
 	if (slot == SODA_CACHE_NONE || soda_cache_evict(p->cache, slot))
 		return SODA_CACHE_NONE;
-	soda_guard_drop(&p->guard, slot);
+	slot_left(p, slot);
 	return slot;
 }
 
 /* From here on the entry is FILLING: requests wait for it instead of being forwarded. */
-static bool fill_slot(struct soda_prefetch *p, const struct soda_cache_key *key,
-		      const struct plan *plan, struct soda_fill *fill)
+static bool fill_slot(struct soda_prefetch *p, struct soda_holder holder,
+		      const struct soda_cache_key *key, const struct plan *plan,
+		      struct soda_fill *fill)
 {
-	uint32_t slot = find_slot(p);
+	uint32_t slot = find_slot(p, holder);
 
 	if (slot == SODA_CACHE_NONE)
 		return false;
@@ -428,6 +493,7 @@ static bool fill_slot(struct soda_prefetch *p, const struct soda_cache_key *key,
 		return false;
 	}
 	soda_guard_fill(&p->guard, slot, key, plan->sectors);
+	slot_taken(p, slot, holder);
 	fill->slot = slot;
 	return true;
 }
@@ -443,7 +509,7 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 	fill->memory = NULL;
 	fill->slot = SODA_CACHE_NONE;
 	fill->read = 0;
-	if (!is_view(o) && !fill_slot(p, key, plan, fill))
+	if (!is_view(o) && !fill_slot(p, o->s.name.holder, key, plan, fill))
 		return false;
 	fill->offset = key->entry * soda_cache_entry_bytes(p->cache);
 	fill->bytes = plan->bytes;
@@ -882,6 +948,16 @@ static void remove_locked(struct soda_prefetch *p, struct soda_owner *o)
 	soda_owner_remove(&p->owners, o);
 }
 
+/* The first region of the owner is a tenant's, whose its entries are from now on. */
+static void take_side(struct soda_prefetch *p, struct soda_owner *o, struct soda_holder holder)
+{
+	if (soda_shares_take(&p->open, holder.number, 1)) {
+		holder = (struct soda_holder){ 0 };
+		soda_shares_take(&p->open, 0, 1);
+	}
+	o->s.name.holder = holder;
+}
+
 static int open_locked(struct soda_prefetch *p, const struct soda_owner_name *name,
 		       uint64_t entries, struct soda_owner **o_p)
 {
@@ -898,12 +974,13 @@ static int open_locked(struct soda_prefetch *p, const struct soda_owner_name *na
 			ret = soda_owner_add(&p->owners, name, entries, &o);
 		}
 	}
-	if (!ret) {
-		o->s.regions++;
-		show_mode(p, o);
-		*o_p = o;
-	}
-	return ret;
+	if (ret)
+		return ret;
+	if (!o->s.regions++)
+		take_side(p, o, name->holder);
+	show_mode(p, o);
+	*o_p = o;
+	return 0;
 }
 
 static int open_owner(struct soda_prefetch *p, const struct soda_owner_name *name, void *view,
@@ -945,6 +1022,7 @@ void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone)
 	o = soda_owner_get(&p->owners, owner);
 	if (o && --o->s.regions == 0) {
 		o->closed = ++p->owners.closings;
+		soda_shares_put(&p->open, o->s.name.holder.number, 1);
 		unwant_locked(p, owner);
 		if (o->view)
 			settle(p, o);

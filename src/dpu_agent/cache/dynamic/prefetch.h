@@ -10,6 +10,10 @@
  *                          that is wanted and paid; ops->fill: the agent posts a READ, and says
  *                          soda_prefetch_filled when it is answered
  *
+ * Of the cache's slots half is kept, in equal parts, for the tenants that have something open
+ * (base/shares.h): an entry of a tenant that has no more than its part makes room for that tenant's
+ * entries alone.  What is free anybody takes.
+ *
  * An owner is what entries belong to: a READ_ONLY file by (file id, generation), which
  * all its clients share, else a client's region.  Files stay when their last
  * region closes, for the next process, until their place in the table is needed.
@@ -31,6 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/shares.h"
 #include "dpu_agent/cache/dynamic/budget.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
 #include "dpu_agent/cache/dynamic/model.h"
@@ -103,6 +108,8 @@ struct soda_owner_name {
 	uint32_t view_chunk;  /* of a view: the size of its chunks; 0: it is none */
 	uint32_t view_user;   /* each user has a view of its own of a file, */
 	uint32_t view_tenant; /* as each tenant that it is */
+	/* in whose share of the cache its entries count; no part of what it is */
+	struct soda_holder holder;
 };
 
 enum soda_owner_advice {

@@ -447,7 +447,7 @@ static int begin(struct verbs_control_peer *c, const struct soda_verbs_peer *fro
 	c->link.id = from->id;
 	c->link.end_fd = c->p.peer.fd;
 	c->p.id->context = c;
-	ret = c->p.peer.fd < 0 ? -errno : soda_peer_add(&c->p.peer, why);
+	ret = c->p.peer.fd < 0 ? -errno : soda_peer_add(&c->p.peer, c->p.hello.client_id, why);
 	if (ret < 0) {
 		if (c->p.peer.fd >= 0)
 			close(c->p.peer.fd);

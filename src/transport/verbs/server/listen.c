@@ -184,7 +184,7 @@ static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
 	soda_verbs_peer_moved(p);
 	p->peer.ops = &ops;
 	p->id->context = p;
-	if (soda_peer_add(&p->peer, why) < 0) {
+	if (soda_peer_add(&p->peer, true, why) < 0) {
 		free(p);
 		return NULL;
 	}

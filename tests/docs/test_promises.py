@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Promises with numbers: each test that a row of the tables names says the number, and no other test does."""
+import os
+import pathlib
+import re
+import unittest
+
+SOURCE = pathlib.Path(os.environ["SODA_SOURCE_DIR"])
+PAGES = "docs/reliability.md", "docs/security.md"
+ROW = re.compile(r"^\| ([RS]\d+) \| [^|]+ \| ([^|]+) \|$", re.M)
+# the comment above a test's function
+SAYS = re.compile(r"Promises? ((?:[RS]\d+(?:, | and )?)+)\.[ \n]*\*/\n+(static void |PASSES\()(\w+)")
+NUMBER = re.compile(r"[RS]\d+")
+
+
+def promised():
+    """(number, test), as the pages say."""
+    return [(number, test) for page in PAGES for number, tests in ROW.findall((SOURCE / page).read_text())
+            for test in tests.split(", ")]
+
+
+def held():
+    """The same, as the tests say."""
+    return {(number, f"{path.stem.removeprefix('test_')}/{'test_' * ('PASSES' in way) + function}")
+            for path in (SOURCE / "tests").rglob("test_*.c")
+            for numbers, way, function in SAYS.findall(path.read_text())
+            for number in NUMBER.findall(numbers)}
+
+
+class Promises(unittest.TestCase):
+    def test_each_is_held(self):
+        self.assertGreater(len(promised()), 40)
+        self.assertEqual(sorted(set(promised()) - held()), [], "no such test, or it does not name the number")
+
+    def test_each_that_is_held_is_promised(self):
+        self.assertEqual(sorted(held() - set(promised())), [])
+
+    def test_numbers_are_used_once(self):
+        for page in PAGES:
+            numbers = [number for number, _ in ROW.findall((SOURCE / page).read_text())]
+            self.assertEqual(len(numbers), len(set(numbers)))
+            self.assertEqual([int(number[1:]) for number in numbers], list(range(1, len(numbers) + 1)))
+
+
+if __name__ == "__main__":
+    unittest.main()
