@@ -63,14 +63,8 @@ RUN_NEAR(ssize_t, getdirentries64, (int fd, char *buf, size_t n, off64_t *base),
 #define NAMED(type, name, PARAMS, ARGS) RUN_NEAR(type, name, PARAMS, ARGS, FAM(path), STRING(path))
 
 NAMED(int, lchmod, (const char *path, mode_t mode), (path, mode))
-NAMED(key_t, ftok, (const char *path, int project), (path, project))
 NAMED(long, pathconf, (const char *path, int what), (path, what))
 NAMED(nl_catd, catopen, (const char *path, int flags), (path, flags))
-NAMED(FILE *, setmntent, (const char *path, const char *how), (path, how))
-RUN_NEAR(int, futimesat, (int dir, const char *path, const struct timeval p[2]), (dir, path, p),
-	 FAM(path) || FAM(p), STRING(path);
-	 IN_BYTES(p, 2 * sizeof(*p)))
-RUN_NEAR(int, fremovexattr, (int fd, const char *p), (fd, p), FAM(p), STRING(p))
 
 #define LISTS(name, entry)                                                                         \
 	NAMED(int, name,                                                                           \
