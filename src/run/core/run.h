@@ -139,6 +139,8 @@ static inline const sigset_t *run_open_mask(const sigset_t *given, sigset_t *roo
 	return room;
 }
 
+/* Whether addr is in a pool, mapped or not. AS. */
+bool run_pool_has(const void *addr);
 /* Pages for a mapping: zeros, in chunks of their own; NULL: no memory. */
 void *run_pool_map(size_t bytes);
 /* Pages of the pool count as mapped from now on, whether they did before or not. */

@@ -111,11 +111,20 @@ RUN_API void *calloc(size_t n, size_t bytes)
 								    : next_calloc(n, bytes);
 }
 
+/*
+ * The block is of our heap.  The program's allocator may have its pages from mmap(), in fabric
+ * memory, too: its blocks are its own.
+ */
+static bool is_heaps(const void *p)
+{
+	return run_fam(p) && !run_pool_has(p);
+}
+
 static void release(void *p, bool mine)
 {
 	int saved = errno;
 
-	if (run_fam(p)) {
+	if (is_heaps(p)) {
 		if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
 			run_inside++;
 			soda_heap_free(p);
@@ -139,7 +148,7 @@ void run_free(void *p)
 
 RUN_API size_t malloc_usable_size(void *p)
 {
-	if (run_fam(p))
+	if (is_heaps(p))
 		return soda_heap_usable(p);
 	return RUN_NEXT(next_usable, "malloc_usable_size") ? next_usable(p) : 0;
 }
@@ -208,7 +217,7 @@ static void *resize(void *p, size_t bytes, const void *caller)
 
 	if (!p && fam_alloc(0, bytes, false, caller, &q))
 		return q;
-	if (run_fam(p)) {
+	if (is_heaps(p)) {
 		if (bytes)
 			return fam_realloc(p, bytes, CALLER);
 		free(p);

@@ -143,6 +143,11 @@ static struct pool *pool_of(const char *addr)
 	return NULL;
 }
 
+bool run_pool_has(const void *addr)
+{
+	return pool_of(addr);
+}
+
 static bool is_mapped(const struct pool *pool, uint64_t page)
 {
 	return pool->pages[page / 64] >> page % 64 & 1;

@@ -256,6 +256,21 @@ static void test_path_with_space(void **state)
 	}
 }
 
+/* A library's allocator has its pages in fabric memory, and its blocks are its own. */
+static void test_other_malloc(void **state)
+{
+	static const char program[] = "tests/integration/run/other_blocks";
+	char path[512], plain[64];
+
+	snprintf(path, sizeof(path), "%s", build_path(program));
+	assert_int_equal(program_run_within(program, (const char *const[]){ NULL }, 60000, &p), 0);
+	assert_int_equal(p.status, 0);
+	snprintf(plain, sizeof(plain), "%.60s", p.out);
+	RUN("--mem", "16M", "--", path);
+	expect(NULL);
+	assert_string_equal(p.out, plain);
+}
+
 /* Under an auditor of the dynamic linker, which leaves little static room for threads' data. */
 static void test_audit(void **state)
 {
@@ -291,17 +306,19 @@ static int teardown(void **state)
 	return system(command);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shell),		cmocka_unit_test(test_stats),
 		cmocka_unit_test(test_report),		cmocka_unit_test(test_python),
 		cmocka_unit_test(test_children),	cmocka_unit_test(test_cannot),
 		cmocka_unit_test(test_path_with_space), cmocka_unit_test(test_own_malloc),
-		cmocka_unit_test(test_audit),
+		cmocka_unit_test(test_other_malloc),	cmocka_unit_test(test_audit),
 	};
 
 	/* a machine may be busy, and none of this is about patience */
 	program_environment();
+	if (argc == 2) /* one of them, by hand */
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("run_wrapper", tests, setup, teardown);
 }
