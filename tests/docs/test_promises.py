@@ -8,8 +8,9 @@ import unittest
 SOURCE = pathlib.Path(os.environ["SODA_SOURCE_DIR"])
 PAGES = "docs/reliability.md", "docs/security.md"
 ROW = re.compile(r"^\| ([RS]\d+) \| [^|]+ \| ([^|]+) \|$", re.M)
-# the comment above a test's function
-SAYS = re.compile(r"Promises? ((?:[RS]\d+(?:, | and )?)+)\.[ \n]*\*/\n+(static void |PASSES\()(\w+)")
+# the comment above a test's function, or above one more comment
+SAYS = re.compile(r"Promises? ((?:[RS]\d+(?:, | and )?)+)\.[ \n]*\*/\n+(?:/\*(?:(?!\*/).)*\*/\n)?"
+                  r"(static void |PASSES\()(\w+)", re.S)
 NUMBER = re.compile(r"[RS]\d+")
 
 
