@@ -61,6 +61,11 @@ enum {
 	SODA_MEMBER_ANSWER_MS = 5000, /* and the answer is waited for so long */
 	SODA_MEMBER_COUNT_MS = 1000,  /* what a program tells of its slabs is counted so often */
 	SODA_SILENT_MS = 900,
+	/* A call has the control connection for so long: the server is asked on another one
+	   (watch.h), which stays until nobody had to ask for so long. */
+	SODA_WATCH_WAIT_MS = 100,
+	SODA_WATCH_REST_MS = 5000,
+	SODA_WATCH_GOODBYE_MS = 100,
 	SODA_COPIES_CONNECT_MS = 150,
 	SODA_COPIES_BEHIND_MS = 400, /* the same through an agent, which connects to the server */
 	SODA_COPIES_AWAY_MS = 100, /* no attempt has succeeded for so long: its copies are stale */

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/own_fd.h"
 #include "base/tracepoint.h"
+#include "client/watch.h"
 
 static void note_trouble(struct soda_server *s, int err, const char *text)
 {
@@ -110,6 +111,7 @@ static void wipe_keys(struct soda_server *s)
 {
 	soda_wipe(s->identity.key, sizeof(s->identity.key));
 	soda_wipe(s->client_key, sizeof(s->client_key));
+	soda_wipe(s->watch_key, sizeof(s->watch_key));
 	soda_wipe(&s->token, sizeof(s->token));
 }
 
@@ -118,6 +120,7 @@ void soda_server_end(struct soda_server *s)
 	soda_server_stop(s);
 	s->open = false;
 	soda_conn_close(take_control(s));
+	soda_watch_close(s, true);
 	wipe_keys(s);
 	set_state(s, SODA_SERVER_GONE);
 }
@@ -125,10 +128,12 @@ void soda_server_end(struct soda_server *s)
 void soda_server_forget(struct soda_server *s)
 {
 	int fd = s->control ? soda_conn_fd(s->control) : -1;
+	int watch_fd = s->watch ? soda_conn_fd(s->watch) : -1;
 
 	wipe_keys(s);
 	atomic_store(&s->stopping, true);
 	soda_fd_close(fd);
+	soda_fd_close(watch_fd);
 }
 
 void soda_server_report(struct soda_server *s, int err)
@@ -183,6 +188,15 @@ struct soda_conn *soda_server_acquire(struct soda_server *s)
 	return soda_server_up(s) ? s->control : NULL;
 }
 
+bool soda_server_acquire_until(struct soda_server *s, uint64_t deadline_ns,
+			       struct soda_conn **control_p)
+{
+	if (!soda_lock_acquire_until(&s->lock, deadline_ns))
+		return false;
+	*control_p = soda_server_up(s) ? s->control : NULL;
+	return true;
+}
+
 bool soda_server_acquire_at_end(struct soda_server *s, uint64_t deadline_ns)
 {
 	return soda_lock_mine() >> SODA_RANK_SESSION
@@ -202,6 +216,7 @@ static void close_all(struct soda_server *s)
 	if (!s->open)
 		return;
 	s->open = false;
+	soda_watch_close(s, false);
 	if (s->control) /* whoever is in a call has the lock */
 		soda_conn_abort(s->control);
 	s->hooks->away(s);

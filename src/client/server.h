@@ -130,9 +130,12 @@ struct soda_server {
 	struct soda_identity identity;	  /* where it proves */
 	uint8_t client_key[SODA_KEY_BYTES]; /* of the client, then */
 	struct soda_client_token token;
-	bool adopts;	   /* the token is shown first: we do not have the client's key */
-	bool open;	   /* there are connections to be closed */
-	uint32_t pause_ms; /* soda_server_tick's, doubling */
+	bool adopts;		 /* the token is shown first: we do not have the client's key */
+	bool open;		 /* there are connections to be closed */
+	struct soda_conn *watch; /* watch.h; NULL: none */
+	uint8_t watch_key[SODA_KEY_BYTES];
+	uint64_t watched_ns; /* when it was used last */
+	uint32_t pause_ms;   /* soda_server_tick's, doubling */
 	uint64_t next_ns;
 
 	_Atomic uint32_t state;	 /* enum soda_server_state; futex */
@@ -250,6 +253,9 @@ const char *soda_server_trouble(const struct soda_server *server);
 
 /* The control connection, locked until it is released; NULL, and locked all the same: not UP. */
 struct soda_conn *soda_server_acquire(struct soda_server *server);
+/* The same, waiting for the lock until deadline_ns; false: it is not locked. */
+bool soda_server_acquire_until(struct soda_server *server, uint64_t deadline_ns,
+			       struct soda_conn **control_p);
 void soda_server_release(struct soda_server *server);
 /*
  * The same for a process that ends, perhaps by exit() in a signal handler that has interrupted a

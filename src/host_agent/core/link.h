@@ -43,6 +43,9 @@ struct soda_link {
 	_Atomic uint64_t client_id, secret;
 	pthread_t keeper;
 	bool keeper_runs;
+	pthread_t closer; /* closes regions that are left (session.c); the keeper's, and so next */
+	bool closer_runs;
+	_Atomic bool closer_ended;	 /* it can be joined */
 	int event_fd;			 /* eventfd; the keeper waits on it */
 	_Atomic uint32_t restarts;	 /* see soda_link_restarts(); the keeper changes it */
 	_Atomic uint32_t meeting;	 /* see soda_link_meeting(); the keeper changes it */

@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "client/call.h"
+#include "client/watch.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/start.h"
@@ -231,22 +232,38 @@ static int patience(void)
 	return soda_calls_patience((int)(ms < SODA_MEMBER_ANSWER_MS ? ms : SODA_MEMBER_ANSWER_MS));
 }
 
+/*
+ * Make a call to see whether the server answers.  While another thread's call has the connection,
+ * a copy's server is asked on a connection of its own.
+ */
+static int look(struct soda_link *link, soda_call_fn *fn, void *arg)
+{
+	struct soda_server *server = &link->server;
+	struct soda_why ignored;
+	int ret = soda_call_aside(server, fn, arg, SODA_WATCH_WAIT_MS, patience(), &ignored);
+
+	if (ret != -EBUSY)
+		soda_watch_rest(server);
+	else if (soda_redundant() && soda_watch_is_silent(server, patience()))
+		soda_server_report(server, -ETIMEDOUT);
+	return ret;
+}
+
 void soda_member_ask(struct soda_link *link)
 {
 	uint64_t now = soda_now_ns();
 	uint32_t pace_ms = soda_redundant() ? SODA_COPIES_PING_MS / 2 : SODA_MEMBER_ASK_MS;
-	struct soda_why ignored;
 	struct exchange x;
 
 	if (soda_agent.settings.servers <= 1 || now - link->asked_ns < pace_ms * SODA_MS_NS)
 		return;
 	link->asked_ns = now;
 	if (link->asks_nothing) {
-		soda_call_once(&link->server, ping, NULL, patience(), &ignored);
+		look(link, ping, NULL);
 		return;
 	}
 	x.tell = gather(link);
-	if (!soda_call_once(&link->server, exchange, &x, patience(), &ignored))
+	if (!look(link, exchange, &x))
 		learn(link, &x.member);
 }
 

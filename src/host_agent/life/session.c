@@ -145,6 +145,12 @@ static int accepts(struct soda_server *server, struct soda_conn *control,
 	return -ECONNREFUSED;
 }
 
+/* What the keeper waits for an answer that it needs at once. */
+static int patience(void)
+{
+	return soda_calls_patience((int)soda_agent.settings.fault_timeout_ms);
+}
+
 static int meet(struct soda_server *server, struct soda_conn *control, enum soda_server_met met,
 		struct soda_why *why)
 {
@@ -163,8 +169,7 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 		ret = soda_member_meet(link, control, why);
 	server->token.renew_ns = 0; /* before there is a region that it could be needed for */
 	if (!ret)
-		ret = soda_call_renew_token(server, control,
-					    (int)soda_agent.settings.fault_timeout_ms, why);
+		ret = soda_call_renew_token(server, control, patience(), why);
 	if (ret)
 		return ret;
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, why);
@@ -342,8 +347,8 @@ static void ask_agent(struct soda_link *link)
 
 	if (link != soda_agent.links) /* of a pool, which acknowledges late */
 		return;
-	soda_call_once(&link->server, ask_unacked, &answer,
-		       (int)soda_agent.settings.fault_timeout_ms, &ignored);
+	soda_call_aside(&link->server, ask_unacked, &answer, SODA_WATCH_WAIT_MS, patience(),
+			&ignored);
 	if (answer.refused)
 		soda_recover_refused();
 	soda_kept_look(answer.written);
@@ -362,8 +367,41 @@ static void keep_token(struct soda_link *link)
 	struct soda_why ignored;
 
 	if (server->token.number && soda_now_ns() >= server->token.renew_ns)
-		soda_call_once(server, renew_token, server,
-			       (int)soda_agent.settings.fault_timeout_ms, &ignored);
+		soda_call_aside(server, renew_token, server, SODA_WATCH_WAIT_MS, patience(),
+				&ignored);
+}
+
+static void *close_all(void *arg)
+{
+	struct soda_link *link = arg;
+
+	soda_calls_close_late(link);
+	atomic_store(&link->closer_ended, true);
+	return NULL;
+}
+
+static void end_closer(struct soda_link *link)
+{
+	if (link->closer_runs)
+		soda_wait_join(link->closer, "regions of objects that are freed to be closed");
+	link->closer_runs = false;
+}
+
+/*
+ * Close what was freed while the server was away.  The CLOSE of a file takes as long as a disk, so
+ * where copies are kept, whose servers are looked at all the time, a thread of its own makes it.
+ */
+static void close_late(struct soda_link *link)
+{
+	if (atomic_load(&link->closer_ended))
+		end_closer(link);
+	if (!soda_redundant()) {
+		soda_calls_close_late(link);
+	} else if (atomic_load(&link->unclosed) && !link->closer_runs) {
+		atomic_store(&link->closer_ended, false);
+		link->closer_runs =
+			!soda_helper_start(&link->closer, "soda-closer", close_all, link);
+	}
 }
 
 /* Take in what the program's threads have fetched ahead and do not collect. */
@@ -378,7 +416,7 @@ static void tend(struct soda_link *link, struct soda_thread *t)
 {
 	if (atomic_load(&link->want_keyed))
 		reach_keyed(link);
-	soda_calls_close_late(link);
+	close_late(link);
 	ask_agent(link);
 	keep_token(link);
 	collect_left(link, t);
@@ -529,6 +567,7 @@ void soda_session_stop(struct soda_link *link)
 		soda_wait_join(link->keeper, "the keeper of the connections to end");
 		link->keeper_runs = false;
 	}
+	end_closer(link);
 	soda_writeback_stop(link);
 	goodbye(&link->server, NULL, 0);
 	soda_server_end(&link->server);
