@@ -43,6 +43,8 @@ void soda_server_move(struct soda_server *s, const char *address)
 {
 	s->moves++;
 	set_address(s, address);
+	if (!s->agent[0])
+		s->place.bytes = 0;
 	s->pause_ms = 0;
 	s->next_ns = 0;
 }
@@ -244,6 +246,7 @@ static int say_hello(struct soda_server *s, bool shown, uint8_t client_key[SODA_
 					       .timeout_ms = s->connect_ms,
 					       .identity = soda_server_identity(s),
 					       .client_key = client_key,
+					       .place = soda_server_place(s),
 					       .token = shown ? s->token.bytes : NULL };
 
 	s->hello.epoch++;

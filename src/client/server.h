@@ -132,6 +132,7 @@ struct soda_server {
 	struct soda_client_token token;
 	bool adopts;		 /* the token is shown first: we do not have the client's key */
 	bool open;		 /* there are connections to be closed */
+	struct soda_place place; /* where the peer was met, of its name's addresses */
 	struct soda_conn *watch; /* watch.h; NULL: none */
 	uint8_t watch_key[SODA_KEY_BYTES];
 	uint64_t watched_ns; /* when it was used last */
@@ -188,10 +189,14 @@ void soda_server_identify(struct soda_server *server, const struct soda_identity
  * is, soda_server_identify() with the identity for that address comes first.
  */
 void soda_server_move(struct soda_server *server, const char *address);
-/* For soda_conn_options. */
+/* For soda_conn_options, and so the next one. */
 static inline const struct soda_identity *soda_server_identity(const struct soda_server *server)
 {
 	return server->proves ? &server->identity : NULL;
+}
+static inline struct soda_place *soda_server_place(struct soda_server *server)
+{
+	return &server->place;
 }
 /*
  * The server has, or will have, our BYE: connections that are there may be used until they end, but

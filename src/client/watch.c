@@ -7,10 +7,12 @@
 
 static int begin(struct soda_server *s, int timeout_ms)
 {
+	struct soda_place place = *soda_server_place(s);
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = timeout_ms,
 					       .identity = soda_server_identity(s),
-					       .client_key = s->watch_key };
+					       .client_key = s->watch_key,
+					       .place = &place };
 	struct soda_wire_hello hello = s->hello;
 	struct soda_wire_welcome ignored;
 	struct soda_why why;

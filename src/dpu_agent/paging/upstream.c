@@ -55,7 +55,8 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 						       .deep = i >= soda_paging(s)->channels,
 						       .timeout_ms = p->server.connect_ms,
 						       .identity = soda_server_identity(&p->server),
-						       .client_key = p->server.client_key };
+						       .client_key = p->server.client_key,
+						       .place = soda_server_place(&p->server) };
 		struct soda_wire_welcome w;
 		struct soda_conn *conn;
 		int ret = soda_conn_connect(p->server.address, &p->server.hello, &opt, &conn, &w,

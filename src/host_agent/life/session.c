@@ -66,6 +66,7 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 		.sealed = settings->seal,
 		.identity = soda_server_identity(server),
 		.client_key = server->client_key,
+		.place = soda_server_place(server),
 	};
 	struct soda_wire_welcome w;
 
