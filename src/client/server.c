@@ -283,6 +283,7 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	uint64_t instance = s->welcome.instance_id;
 	uint8_t client_key[SODA_KEY_BYTES];
 	struct soda_wire_welcome w;
+	struct soda_wire_hello known;
 	struct soda_conn *conn;
 	int ret;
 
@@ -292,17 +293,20 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	ret = say_hello(s, s->adopts, client_key, &conn, &w, why);
 	if (ret == -ESTALE && as == SODA_AS_AGAIN && s->token.number)
 		ret = say_hello(s, true, client_key, &conn, &w, why);
+	known = s->hello;
 	if (ret == -ESTALE && as == SODA_AS_AGAIN) { /* it forgot us, or is another server */
 		s->hello.client_id = s->hello.secret = 0;
 		s->hello.epoch = 0;
 		ret = say_hello(s, false, client_key, &conn, &w, why);
 	}
-	if (ret)
-		return ret;
-	w.known = w.known && w.client_id == s->hello.client_id;
-	ret = check_peer(s, as, conn, &w, why);
-	if (ret) {
-		soda_conn_close(conn);
+	if (!ret) {
+		w.known = w.known && w.client_id == s->hello.client_id;
+		ret = check_peer(s, as, conn, &w, why);
+		if (ret)
+			soda_conn_close(conn);
+	}
+	if (ret) { /* our server knows us as before, wherever it is */
+		s->hello = known;
 		return ret;
 	}
 	*met_p = !instance				? SODA_MET_FIRST

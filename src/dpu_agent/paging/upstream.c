@@ -353,7 +353,7 @@ static int learn_member(struct soda_session *s, const char *list, struct soda_wh
 		return 0;
 	if (soda_members_parse(list, &members, why))
 		return -EPROTO;
-	atomic_store(&s->member, soda_members_tag(&members, 0));
+	atomic_store(&s->member, soda_members_hash(members.address[0]));
 	soda_pager(s)->server.hello.features |= (uint32_t)atomic_load(&s->member)
 						<< SODA_FEATURE_MEMBER_SHIFT;
 	return 0;

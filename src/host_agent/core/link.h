@@ -42,6 +42,7 @@ struct soda_link {
 	/* Who we are to the server that was met last, and a secret that shows it. */
 	_Atomic uint64_t client_id, secret;
 	pthread_t keeper;
+	_Atomic uint64_t instance; /* which server that was; 0: none yet */
 	bool keeper_runs;
 	pthread_t closer; /* closes regions that are left (session.c); the keeper's, and so next */
 	bool closer_runs;

@@ -188,7 +188,7 @@ void soda_member_place(struct soda_link *link)
 	if (soda_agent.agent[0])
 		soda_server_behind(&link->server, soda_agent.agent,
 				   soda_agent.behind.address[link->index],
-				   soda_members_tag(&soda_agent.behind, link->index));
+				   soda_members_hash(soda_agent.behind.address[link->index]));
 }
 
 int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct soda_why *why)
@@ -202,7 +202,8 @@ int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct 
 	ret = soda_call_members(control, text, sizeof(text), link->server.connect_ms, why);
 	if (ret || !text[0])
 		return ret;
-	if (soda_members_parse(text, &soda_agent.behind, &said)) {
+	if (soda_members_parse(text, &soda_agent.behind, &said) ||
+	    soda_members_differ(&soda_agent.behind, &said)) {
 		snprintf(why->text, sizeof(why->text), "the pool of the agent %.80s: %.150s",
 			 link->server.address, said.text);
 		return -EPROTO;

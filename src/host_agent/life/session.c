@@ -132,12 +132,33 @@ static int begin(struct soda_link *link, struct soda_conn *control)
 	return ret ? ret : soda_writeback_start(link);
 }
 
-/* Its address is a name that any program can take once the private server has gone. */
+/* The member of the pool, not this one, that has that instance; NULL: none. */
+static const struct soda_link *another_with(const struct soda_link *link, uint64_t instance)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (&soda_agent.links[i] != link &&
+		    atomic_load(&soda_agent.links[i].instance) == instance)
+			return &soda_agent.links[i];
+	return NULL;
+}
+
+/*
+ * Another member of the pool answers in this one's place, because addresses were changed: it knows
+ * nothing of what this one has, which is not lost for that.  And the address of a private server
+ * is a name that any program can take once that has gone.
+ */
 static int accepts(struct soda_server *server, struct soda_conn *control,
 		   const struct soda_wire_welcome *welcome, struct soda_why *why)
 {
 	uint64_t instance = server->welcome.instance_id;
+	const struct soda_link *other = another_with(server->owner, welcome->instance_id);
 
+	if (instance && other) {
+		snprintf(why->text, sizeof(why->text),
+			 "another server of the pool answers there, the one that was %.120s",
+			 other->server.address);
+		return -ECONNREFUSED;
+	}
 	if (!soda_private_started() || !instance || welcome->instance_id == instance)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
@@ -161,6 +182,7 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	if (met == SODA_MET_FORGOTTEN)
 		note_forgotten(link);
 	atomic_store(&link->free_bytes, server->welcome.free_bytes);
+	atomic_store(&link->instance, server->welcome.instance_id);
 	atomic_store(&link->client_id, server->hello.client_id);
 	atomic_store(&link->secret, server->hello.secret);
 	if (link == soda_agent.links) /* what belongs to a pool acknowledges late */
