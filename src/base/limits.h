@@ -71,13 +71,14 @@ enum {
 	SODA_COPIES_CONNECT_MS = 150,
 	SODA_COPIES_BEHIND_MS = 400, /* the same through an agent, which connects to the server */
 	SODA_COPIES_AWAY_MS = 100, /* no attempt has succeeded for so long: its copies are stale */
-	SODA_REBUILD_AWAY_MS = 3000, /* and now they are rebuilt on other servers */
-	SODA_REBUILD_LOOK_MS = 100,  /* copies to rebuild are looked for so often... */
-	SODA_REBUILD_PAUSE_MS = 500, /* ...and after a failure */
-	SODA_FILES_LOOK_MS = 50,     /* a READ_ONLY file on a pool is looked at so often */
-	SODA_FILES_LEARN_MS = 1000,  /* what is being computed, or fails, is asked for again */
-	SODA_FILES_AGAIN_MS = 10000, /* and a server that has no such file, or another one */
-	SODA_FILES_ANSWER_MS = 5000, /* what a file has is answered within */
+	SODA_COPIES_RETURN_MS = 3000, /* the same, where all servers were away, and one is back */
+	SODA_REBUILD_AWAY_MS = 3000,  /* and now they are rebuilt on other servers */
+	SODA_REBUILD_LOOK_MS = 100,   /* copies to rebuild are looked for so often... */
+	SODA_REBUILD_PAUSE_MS = 500,  /* ...and after a failure */
+	SODA_FILES_LOOK_MS = 50,      /* a READ_ONLY file on a pool is looked at so often */
+	SODA_FILES_LEARN_MS = 1000,   /* what is being computed, or fails, is asked for again */
+	SODA_FILES_AGAIN_MS = 10000,  /* and a server that has no such file, or another one */
+	SODA_FILES_ANSWER_MS = 5000,  /* what a file has is answered within */
 	SODA_REBUILD_RETIRED_MS =
 		60000,	   /* what a replaced copy was is not used again for so long */
 	SODA_HEDGE_MS = 5, /* a READ that takes longer is asked for at the other copy's server; */

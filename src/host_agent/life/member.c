@@ -247,6 +247,8 @@ static int look(struct soda_link *link, soda_call_fn *fn, void *arg)
 		soda_watch_rest(server);
 	else if (soda_redundant() && soda_watch_is_silent(server, patience()))
 		soda_server_report(server, -ETIMEDOUT);
+	if (soda_server_up(server) && !soda_call_lost(ret))
+		atomic_store(&link->heard_ns, soda_now_ns());
 	return ret;
 }
 

@@ -203,9 +203,12 @@ static void come_up(struct soda_server *server)
 {
 	struct soda_link *link = server->owner;
 
+	bool tells = soda_agent.agent[0] || soda_redundant();
+
 	atomic_store(&link->want_keyed, atomic_load(&link->keyed));
-	for (uint32_t i = 0; soda_agent.agent[0] && i < soda_members(); i++)
-		if (i != link->index) /* it may have waited for the agent */
+	atomic_store(&link->heard_ns, soda_now_ns());
+	for (uint32_t i = 0; tells && i < soda_members(); i++)
+		if (i != link->index) /* all may have been away */
 			soda_link_wake_keeper(&soda_agent.links[i]);
 }
 
@@ -247,14 +250,35 @@ static void tell_trouble(const struct soda_server *server, enum soda_server_stat
 				 soda_server_trouble(server));
 }
 
+/* Why a server is away, and for how long; its keeper's. */
+struct absence {
+	uint64_t since_ns; /* 0: it is UP */
+	bool of_all;	   /* of all servers, when this was looked at last */
+	uint32_t most_ms;  /* so long its copies count as current */
+};
+
+/*
+ * Whether another server has answered since: then it is not this program's own link, or its own
+ * standing still, that is to blame.
+ */
+static bool another_answers(const struct soda_link *link, uint64_t since_ns)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (&soda_agent.links[i] != link && soda_server_up(&soda_agent.links[i].server) &&
+		    atomic_load(&soda_agent.links[i].heard_ns) > since_ns)
+			return true;
+	return false;
+}
+
 /*
  * With redundancy: while copies of the server's still count as current a connection is made soon,
- * or they become stale.  away_ns: since when it is away.
+ * or they become stale.
  */
-static void give_up_copies(struct soda_link *link, uint64_t away_ns)
+static void give_up_copies(struct soda_link *link, const struct absence *a)
 {
 	if (!soda_redundant() || atomic_load(&link->expelled_ns) ||
-	    soda_now_ns() - away_ns < SODA_COPIES_AWAY_MS * SODA_MS_NS)
+	    soda_now_ns() - a->since_ns < a->most_ms * SODA_MS_NS ||
+	    !another_answers(link, a->since_ns))
 		return;
 	atomic_store(&link->expelled_ns, soda_now_ns());
 	link->server.connect_ms = (int)soda_agent.settings.connect_timeout_ms;
@@ -262,32 +286,59 @@ static void give_up_copies(struct soda_link *link, uint64_t away_ns)
 }
 
 /*
- * Whether the agent in front of the pool is away, and all members with it: then no copy is better
- * than another one, and nobody says of this server that it is away.
+ * Whether all servers are away, with the agent in front of them, or because this program's own way
+ * to them is cut: then no copy is better than another one, and nobody says of this server that it
+ * is away.
  */
-static bool agent_is_away(void)
+static bool all_are_away(void)
 {
-	return soda_agent.agent[0] && !soda_servers_any_up();
+	return (soda_agent.agent[0] || soda_redundant()) && !soda_servers_any_up();
+}
+
+/* How long an attempt to connect may take at first, while others wait for its end. */
+static int connect_soon_ms(void)
+{
+	return soda_agent.agent[0] ? SODA_COPIES_BEHIND_MS : SODA_COPIES_CONNECT_MS;
+}
+
+static void begin_absence(struct soda_link *link, struct absence *a)
+{
+	*a = (struct absence){ .since_ns = soda_now_ns(), .most_ms = SODA_COPIES_AWAY_MS };
+	if (soda_redundant())
+		link->server.connect_ms = connect_soon_ms();
 }
 
 /*
- * Since when the server is away, which counts from when its agent is there again.  *waits_p: the
- * agent was away when this was asked last; if it has come back it is asked for this server at once.
+ * An absence counts from when another server, or the agent, is there again; then this one is asked
+ * at once, and has some time, as what cut all of them off has most likely ended.
  */
-static uint64_t away_since(struct soda_link *link, uint64_t away_ns, bool *waits_p)
+static void look_at_absence(struct soda_link *link, struct absence *a)
 {
-	bool waited = *waits_p;
+	bool before = a->of_all;
 
-	*waits_p = agent_is_away();
-	if (!waited && !*waits_p)
-		return away_ns;
-	if (!*waits_p)
-		soda_server_hurry(&link->server);
-	return soda_now_ns();
+	a->of_all = all_are_away();
+	if (!before && !a->of_all)
+		return;
+	a->since_ns = soda_now_ns();
+	if (a->of_all)
+		return;
+	a->most_ms = SODA_COPIES_RETURN_MS;
+	soda_server_hurry(&link->server);
+}
+
+/* Nobody waits for an attempt while all servers are away: a slow one may succeed. */
+static void give_more_time(struct soda_link *link, const struct absence *a)
+{
+	int most_ms = (int)soda_agent.settings.connect_timeout_ms;
+
+	if (a->of_all && soda_redundant())
+		link->server.connect_ms = link->server.connect_ms < most_ms / 2
+						  ? 2 * link->server.connect_ms
+						  : most_ms;
 }
 
 /* Try to come UP. told_p: the state that was logged last. */
-static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
+static void keep_up(struct soda_link *link, const struct absence *a, enum soda_server_state *told_p)
 {
 	struct soda_server *server = &link->server;
 	struct soda_why why = { "" };
@@ -302,6 +353,7 @@ static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 		soda_audit_quiet("after a reconnection");
 	} else if (ret != -EAGAIN) {
 		tell_trouble(server, told_p);
+		give_more_time(link, a);
 	}
 	soda_stuck_look();
 }
@@ -467,33 +519,27 @@ static void *keep(void *arg)
 	struct soda_thread *t = soda_thread_internal();
 	struct soda_link *link = arg;
 	enum soda_server_state told = SODA_SERVER_UP;
-	uint64_t away_ns = 0;	/* 0: it is UP */
+	struct absence absence = { .since_ns = 0 };
 	uint64_t looked_ns = 0; /* at_ns of look_at_descriptors() */
-	bool waits = false;	/* for the agent in front of the pool */
 
 	while (!atomic_load(&link->server.stopping)) {
 		keeper_waits(link);
 		look_at_descriptors(link, &looked_ns);
 		if (!soda_server_up(&link->server)) {
-			if (!away_ns) {
-				away_ns = soda_now_ns();
-				if (soda_redundant())
-					link->server.connect_ms = soda_agent.agent[0]
-									  ? SODA_COPIES_BEHIND_MS
-									  : SODA_COPIES_CONNECT_MS;
-			}
-			away_ns = away_since(link, away_ns, &waits);
+			if (!absence.since_ns)
+				begin_absence(link, &absence);
+			look_at_absence(link, &absence);
 			soda_servers_follow(link);
-			keep_up(link, &told);
+			keep_up(link, &absence, &told);
 		}
 		if (soda_server_up(&link->server)) {
-			away_ns = 0;
+			absence.since_ns = 0;
 			atomic_store(&link->moves, false); /* it is here: who saw it there erred */
 			soda_member_ask(link);
 			soda_servers_look(link);
 			tend(link, t);
-		} else if (away_ns) {
-			give_up_copies(link, away_ns);
+		} else if (absence.since_ns) {
+			give_up_copies(link, &absence);
 			soda_servers_look(link);
 		}
 	}

@@ -537,6 +537,43 @@ static void test_late(void **state)
 }
 
 /*
+ * All servers are out of reach for a while, as the program's own link is down: no copy is worse
+ * than another one, so none is given up.
+ */
+static void child_cut_off(const void *arg)
+{
+	start_load(1);
+	run_load();
+	CHECK_EQ(stats_now().copies_expelled, 0);
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	CHECK_EQ(stats_now().copies_expelled, 0);
+	verify_all();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_cut_off(const void *arg)
+{
+	if (!turn_await())
+		return;
+	sleep_ms(100);
+	for (int i = 0; i < kind->servers; i++)
+		kill(worlds[i].server.pid, SIGSTOP); /* at once: as a link is cut */
+	sleep_ms(4000); /* all of them count as silent, and their sessions end */
+	for (int i = 0; i < kind->servers; i++)
+		kill(worlds[i].server.pid, SIGCONT);
+	sleep_ms(500);
+	turn_pass();
+}
+
+static void test_cut_off(void **state)
+{
+	struct outcome out;
+
+	run_case(child_cut_off, during_cut_off, kind->servers, &out);
+	expect_says(&out, "lost the memory server");
+}
+
+/*
  * A file of a server that stands still is written: that call may take as long as a disk, and yet
  * what has a copy elsewhere goes on.
  */
@@ -1078,7 +1115,8 @@ int main(void)
 		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_spoilt),
 		cmocka_unit_test(test_spoilt_beyond), cmocka_unit_test(test_agent_killed),
 		cmocka_unit_test(test_alloc_away),    cmocka_unit_test(test_part),
-		cmocka_unit_test(test_file_call),     cmocka_unit_test(test_sent_once),
+		cmocka_unit_test(test_file_call),     cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_sent_once),
 	};
 	bool agent = getenv("SODA_TEST_POOL_AGENT"); /* test_sent_once is about what that keeps */
 
