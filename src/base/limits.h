@@ -21,6 +21,8 @@ enum {
 	SODA_HELLO_MS = 5000,	/* a listener waits so long for the HELLO of a new connection */
 	SODA_CALL_BODY_MS =
 		30000, /* a daemon waits so long for the rest of a call, or to send its answer */
+	SODA_NAME_FRESH_MS = 1000, /* a name's addresses are used for so long without a look-up, */
+	SODA_NAME_WAIT_MS = 50,	   /* and then that is waited for so long */
 	SODA_FLUSH_STALL_MS = 30000,   /* a flush, without any progress at all */
 	SODA_TCP_USER_MS = 30000,      /* the kernel, for an acknowledgment (TCP_USER_TIMEOUT) */
 	SODA_TCP_KEEPALIVE_S = 10,     /* a silent TCP connection is probed this often... */
@@ -61,16 +63,22 @@ enum {
 	SODA_MEMBER_ANSWER_MS = 5000, /* and the answer is waited for so long */
 	SODA_MEMBER_COUNT_MS = 1000,  /* what a program tells of its slabs is counted so often */
 	SODA_SILENT_MS = 900,
+	/* A call has the control connection for so long: the server is asked on another one
+	   (watch.h), which stays until nobody had to ask for so long. */
+	SODA_WATCH_WAIT_MS = 100,
+	SODA_WATCH_REST_MS = 5000,
+	SODA_WATCH_GOODBYE_MS = 100,
 	SODA_COPIES_CONNECT_MS = 150,
 	SODA_COPIES_BEHIND_MS = 400, /* the same through an agent, which connects to the server */
 	SODA_COPIES_AWAY_MS = 100, /* no attempt has succeeded for so long: its copies are stale */
-	SODA_REBUILD_AWAY_MS = 3000, /* and now they are rebuilt on other servers */
-	SODA_REBUILD_LOOK_MS = 100,  /* copies to rebuild are looked for so often... */
-	SODA_REBUILD_PAUSE_MS = 500, /* ...and after a failure */
-	SODA_FILES_LOOK_MS = 50,     /* a READ_ONLY file on a pool is looked at so often */
-	SODA_FILES_LEARN_MS = 1000,  /* what is being computed, or fails, is asked for again */
-	SODA_FILES_AGAIN_MS = 10000, /* and a server that has no such file, or another one */
-	SODA_FILES_ANSWER_MS = 5000, /* what a file has is answered within */
+	SODA_COPIES_RETURN_MS = 3000, /* the same, where all servers were away, and one is back */
+	SODA_REBUILD_AWAY_MS = 3000,  /* and now they are rebuilt on other servers */
+	SODA_REBUILD_LOOK_MS = 100,   /* copies to rebuild are looked for so often... */
+	SODA_REBUILD_PAUSE_MS = 500,  /* ...and after a failure */
+	SODA_FILES_LOOK_MS = 50,      /* a READ_ONLY file on a pool is looked at so often */
+	SODA_FILES_LEARN_MS = 1000,   /* what is being computed, or fails, is asked for again */
+	SODA_FILES_AGAIN_MS = 10000,  /* and a server that has no such file, or another one */
+	SODA_FILES_ANSWER_MS = 5000,  /* what a file has is answered within */
 	SODA_REBUILD_RETIRED_MS =
 		60000,	   /* what a replaced copy was is not used again for so long */
 	SODA_HEDGE_MS = 5, /* a READ that takes longer is asked for at the other copy's server; */

@@ -32,6 +32,9 @@ enum soda_lock_rank {
 	SODA_RANK_DPU_POLICY = 17, /* owners, the policy, what is to be fetched */
 	SODA_RANK_DPU_RECENT = 18, /* recent list */
 	SODA_RANK_DPU_CACHE = 19,  /* one shard of the dynamic cache's table */
+
+	/* The transports. */
+	SODA_RANK_NAMES = 20, /* what names are known */
 };
 
 struct soda_lock {

@@ -12,6 +12,18 @@
 #include "wire/field.h"
 #include "wire/pool.h"
 
+/* The call, on a control connection that is locked, or there is none; and the lock's release. */
+static int make(struct soda_server *s, struct soda_conn *control, soda_call_fn *fn, void *arg,
+		bool again, int timeout_ms, struct soda_why *why)
+{
+	int ret = control ? fn(control, arg, again, timeout_ms, why) : -ENOTCONN;
+
+	if (control && soda_call_lost(ret)) /* locked: of this connection, and not of the next */
+		soda_server_report(s, ret);
+	soda_server_release(s);
+	return ret;
+}
+
 /*
  * One attempt.  *reached_p: there was a connection, so that the server may have heard of it.
  * *still_ns_p: for so long the process did not run meanwhile, which no time-out counts.
@@ -23,13 +35,10 @@ static int attempt(struct soda_server *s, soda_call_fn *fn, void *arg, bool agai
 	uint64_t asked_ns = (again ? 2 : 1) * (uint64_t)timeout_ms * SODA_MS_NS;
 	struct soda_conn *control = soda_server_acquire(s);
 	uint64_t from = soda_now_ns();
-	int ret = control ? fn(control, arg, again, timeout_ms, why) : -ENOTCONN;
+	int ret = make(s, control, fn, arg, again, timeout_ms, why);
 
 	*reached_p = control;
 	*still_ns_p = soda_stood_still(asked_ns, soda_now_ns() - from);
-	if (control && soda_call_lost(ret)) /* locked: of this connection, and not of the next */
-		soda_server_report(s, ret);
-	soda_server_release(s);
 	return ret;
 }
 
@@ -40,6 +49,17 @@ int soda_call_once(struct soda_server *s, soda_call_fn *fn, void *arg, int timeo
 	bool reached;
 
 	return attempt(s, fn, arg, false, timeout_ms, &reached, &still_ns, why);
+}
+
+int soda_call_aside(struct soda_server *s, soda_call_fn *fn, void *arg, int wait_ms, int timeout_ms,
+		    struct soda_why *why)
+{
+	uint64_t deadline_ns = soda_now_ns() + (uint64_t)wait_ms * SODA_MS_NS;
+	struct soda_conn *control;
+
+	if (!soda_server_acquire_until(s, deadline_ns, &control))
+		return -EBUSY;
+	return make(s, control, fn, arg, false, timeout_ms, why);
 }
 
 int soda_call_persist(struct soda_server *s, soda_call_fn *fn, void *arg, int timeout_ms,

@@ -22,6 +22,12 @@ typedef int soda_call_fn(struct soda_conn *control, void *arg, bool again, int t
 int soda_call_once(struct soda_server *server, soda_call_fn *fn, void *arg, int timeout_ms,
 		   struct soda_why *why);
 /*
+ * The driver, which must not wait for a call of others: as soda_call_once, where nobody has the
+ * connection for longer than wait_ms. -EBUSY: somebody has.
+ */
+int soda_call_aside(struct soda_server *server, soda_call_fn *fn, void *arg, int wait_ms,
+		    int timeout_ms, struct soda_why *why);
+/*
  * Again after each reconnection, if the connection failed under it, within its time, in which the
  * process's standing still does not count.  -ETIMEDOUT: it was not answered within that time, or
  * the server is away; why says which.

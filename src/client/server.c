@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/own_fd.h"
 #include "base/tracepoint.h"
+#include "client/watch.h"
 
 static void note_trouble(struct soda_server *s, int err, const char *text)
 {
@@ -42,6 +43,8 @@ void soda_server_move(struct soda_server *s, const char *address)
 {
 	s->moves++;
 	set_address(s, address);
+	if (!s->agent[0])
+		s->place.bytes = 0;
 	s->pause_ms = 0;
 	s->next_ns = 0;
 }
@@ -110,6 +113,7 @@ static void wipe_keys(struct soda_server *s)
 {
 	soda_wipe(s->identity.key, sizeof(s->identity.key));
 	soda_wipe(s->client_key, sizeof(s->client_key));
+	soda_wipe(s->watch_key, sizeof(s->watch_key));
 	soda_wipe(&s->token, sizeof(s->token));
 }
 
@@ -118,6 +122,7 @@ void soda_server_end(struct soda_server *s)
 	soda_server_stop(s);
 	s->open = false;
 	soda_conn_close(take_control(s));
+	soda_watch_close(s, true);
 	wipe_keys(s);
 	set_state(s, SODA_SERVER_GONE);
 }
@@ -125,10 +130,12 @@ void soda_server_end(struct soda_server *s)
 void soda_server_forget(struct soda_server *s)
 {
 	int fd = s->control ? soda_conn_fd(s->control) : -1;
+	int watch_fd = s->watch ? soda_conn_fd(s->watch) : -1;
 
 	wipe_keys(s);
 	atomic_store(&s->stopping, true);
 	soda_fd_close(fd);
+	soda_fd_close(watch_fd);
 }
 
 void soda_server_report(struct soda_server *s, int err)
@@ -183,6 +190,15 @@ struct soda_conn *soda_server_acquire(struct soda_server *s)
 	return soda_server_up(s) ? s->control : NULL;
 }
 
+bool soda_server_acquire_until(struct soda_server *s, uint64_t deadline_ns,
+			       struct soda_conn **control_p)
+{
+	if (!soda_lock_acquire_until(&s->lock, deadline_ns))
+		return false;
+	*control_p = soda_server_up(s) ? s->control : NULL;
+	return true;
+}
+
 bool soda_server_acquire_at_end(struct soda_server *s, uint64_t deadline_ns)
 {
 	return soda_lock_mine() >> SODA_RANK_SESSION
@@ -202,6 +218,7 @@ static void close_all(struct soda_server *s)
 	if (!s->open)
 		return;
 	s->open = false;
+	soda_watch_close(s, false);
 	if (s->control) /* whoever is in a call has the lock */
 		soda_conn_abort(s->control);
 	s->hooks->away(s);
@@ -229,6 +246,7 @@ static int say_hello(struct soda_server *s, bool shown, uint8_t client_key[SODA_
 					       .timeout_ms = s->connect_ms,
 					       .identity = soda_server_identity(s),
 					       .client_key = client_key,
+					       .place = soda_server_place(s),
 					       .token = shown ? s->token.bytes : NULL };
 
 	s->hello.epoch++;
@@ -265,6 +283,7 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	uint64_t instance = s->welcome.instance_id;
 	uint8_t client_key[SODA_KEY_BYTES];
 	struct soda_wire_welcome w;
+	struct soda_wire_hello known;
 	struct soda_conn *conn;
 	int ret;
 
@@ -274,17 +293,20 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	ret = say_hello(s, s->adopts, client_key, &conn, &w, why);
 	if (ret == -ESTALE && as == SODA_AS_AGAIN && s->token.number)
 		ret = say_hello(s, true, client_key, &conn, &w, why);
+	known = s->hello;
 	if (ret == -ESTALE && as == SODA_AS_AGAIN) { /* it forgot us, or is another server */
 		s->hello.client_id = s->hello.secret = 0;
 		s->hello.epoch = 0;
 		ret = say_hello(s, false, client_key, &conn, &w, why);
 	}
-	if (ret)
-		return ret;
-	w.known = w.known && w.client_id == s->hello.client_id;
-	ret = check_peer(s, as, conn, &w, why);
-	if (ret) {
-		soda_conn_close(conn);
+	if (!ret) {
+		w.known = w.known && w.client_id == s->hello.client_id;
+		ret = check_peer(s, as, conn, &w, why);
+		if (ret)
+			soda_conn_close(conn);
+	}
+	if (ret) { /* our server knows us as before, wherever it is */
+		s->hello = known;
 		return ret;
 	}
 	*met_p = !instance				? SODA_MET_FIRST

@@ -130,9 +130,13 @@ struct soda_server {
 	struct soda_identity identity;	  /* where it proves */
 	uint8_t client_key[SODA_KEY_BYTES]; /* of the client, then */
 	struct soda_client_token token;
-	bool adopts;	   /* the token is shown first: we do not have the client's key */
-	bool open;	   /* there are connections to be closed */
-	uint32_t pause_ms; /* soda_server_tick's, doubling */
+	bool adopts;		 /* the token is shown first: we do not have the client's key */
+	bool open;		 /* there are connections to be closed */
+	struct soda_place place; /* where the peer was met, of its name's addresses */
+	struct soda_conn *watch; /* watch.h; NULL: none */
+	uint8_t watch_key[SODA_KEY_BYTES];
+	uint64_t watched_ns; /* when it was used last */
+	uint32_t pause_ms;   /* soda_server_tick's, doubling */
 	uint64_t next_ns;
 
 	_Atomic uint32_t state;	 /* enum soda_server_state; futex */
@@ -185,10 +189,14 @@ void soda_server_identify(struct soda_server *server, const struct soda_identity
  * is, soda_server_identify() with the identity for that address comes first.
  */
 void soda_server_move(struct soda_server *server, const char *address);
-/* For soda_conn_options. */
+/* For soda_conn_options, and so the next one. */
 static inline const struct soda_identity *soda_server_identity(const struct soda_server *server)
 {
 	return server->proves ? &server->identity : NULL;
+}
+static inline struct soda_place *soda_server_place(struct soda_server *server)
+{
+	return &server->place;
 }
 /*
  * The server has, or will have, our BYE: connections that are there may be used until they end, but
@@ -250,6 +258,9 @@ const char *soda_server_trouble(const struct soda_server *server);
 
 /* The control connection, locked until it is released; NULL, and locked all the same: not UP. */
 struct soda_conn *soda_server_acquire(struct soda_server *server);
+/* The same, waiting for the lock until deadline_ns; false: it is not locked. */
+bool soda_server_acquire_until(struct soda_server *server, uint64_t deadline_ns,
+			       struct soda_conn **control_p);
 void soda_server_release(struct soda_server *server);
 /*
  * The same for a process that ends, perhaps by exit() in a signal handler that has interrupted a

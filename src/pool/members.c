@@ -82,22 +82,17 @@ uint16_t soda_members_hash(const char *address)
 	return (uint16_t)h ? (uint16_t)h : 1;
 }
 
-uint16_t soda_members_tag(const struct soda_members *m, uint32_t i)
+int soda_members_differ(const struct soda_members *m, struct soda_why *why)
 {
-	uint16_t tags[SODA_MEMBERS_MAX];
-
-	for (uint32_t k = 0; k <= i; k++) {
-		uint16_t tag = soda_members_hash(m->address[k]);
-
-		for (uint32_t other = 0; other < k; other++)
-			if (tags[other] == tag ||
-			    !tag) { /* the next, and once more from the first */
-				tag++;
-				other = UINT32_MAX;
-			}
-		tags[k] = tag;
-	}
-	return tags[i];
+	for (uint32_t i = 0; i < m->n; i++)
+		for (uint32_t k = 0; k < i; k++)
+			if (soda_members_hash(m->address[i]) == soda_members_hash(m->address[k]))
+				return refuse(why,
+					      "%.80s and %.80s have one number (a hash of 16 bits) "
+					      "by which programs tell the agent's servers apart: "
+					      "let one of them listen on another port",
+					      m->address[k], m->address[i]);
+	return 0;
 }
 
 int soda_members_parse(const char *list, struct soda_members *out, struct soda_why *why)

@@ -30,13 +30,12 @@ bool soda_members_has(const struct soda_members *m, const char *address);
 /* The list of it, with commas between, ended; room: SODA_MEMBERS_TEXT_MAX + 1. */
 void soda_members_list(const struct soda_members *m, char *list);
 /*
- * A number that names a member in a HELLO to the agent before the pool, never 0: a hash of its
- * address, so that it is the same wherever the member stands in the list.  Of two members with one
- * hash the later one has the next number that is free.
+ * The tag that names a member in a HELLO to the agent before the pool, never 0: a hash of its
+ * address alone, so that it is the same wherever the member stands in whatever list.
  */
-uint16_t soda_members_tag(const struct soda_members *m, uint32_t i);
-/* The same of a list in which no other address has that hash. */
 uint16_t soda_members_hash(const char *address);
+/* Whether no two members have one tag: -EINVAL, with the two in *why. */
+int soda_members_differ(const struct soda_members *m, struct soda_why *why);
 
 /*
  * What is known of a member's free memory may be old, as other programs use it, too: the server

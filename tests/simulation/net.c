@@ -630,6 +630,12 @@ static enum sim_process behind(const struct soda_wire_hello *hello)
 	return SIM_SERVER;
 }
 
+/* Which server the connection leads to, perhaps through the agent. */
+static enum sim_process server_of(const struct pipe *p, const struct soda_wire_hello *hello)
+{
+	return p->to == SIM_AGENT ? behind(hello) : p->to;
+}
+
 /* Not of a client that asks an agent something, and goes: it is no client of a server. */
 static bool is_session(const struct soda_wire_hello *hello)
 {
@@ -776,6 +782,7 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 {
 	struct pipe *p = calloc(1, sizeof(*p));
 	struct sim_conn *c;
+	bool of_session;
 	int ret;
 
 	if (sim_lacks_descriptor())
@@ -793,11 +800,13 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	forget_ended();
 	p->next = net.pipes;
 	net.pipes = p;
+	of_session = p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL && is_session(hello) &&
+		     !sim_host_believes(server_of(p, hello)).up; /* else client/watch.h's */
 	ret = introduce(p, rest, hello, opt, welcome_p, why);
 	if (ret)
 		return ret;
-	if (p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL && is_session(hello))
-		net.welcomed[p->to == SIM_AGENT ? behind(hello) : p->to] =
+	if (of_session)
+		net.welcomed[server_of(p, hello)] =
 			(struct sim_welcomed){ welcome_p->instance_id, welcome_p->client_id };
 	c = calloc(1, sizeof(*c));
 	soda_conn_init(&c->conn, opt->kind == SODA_CONN_CONTROL ? &control_ops : &data_ops, opt,

@@ -55,7 +55,8 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 						       .deep = i >= soda_paging(s)->channels,
 						       .timeout_ms = p->server.connect_ms,
 						       .identity = soda_server_identity(&p->server),
-						       .client_key = p->server.client_key };
+						       .client_key = p->server.client_key,
+						       .place = soda_server_place(&p->server) };
 		struct soda_wire_welcome w;
 		struct soda_conn *conn;
 		int ret = soda_conn_connect(p->server.address, &p->server.hello, &opt, &conn, &w,
@@ -352,7 +353,7 @@ static int learn_member(struct soda_session *s, const char *list, struct soda_wh
 		return 0;
 	if (soda_members_parse(list, &members, why))
 		return -EPROTO;
-	atomic_store(&s->member, soda_members_tag(&members, 0));
+	atomic_store(&s->member, soda_members_hash(members.address[0]));
 	soda_pager(s)->server.hello.features |= (uint32_t)atomic_load(&s->member)
 						<< SODA_FEATURE_MEMBER_SHIFT;
 	return 0;

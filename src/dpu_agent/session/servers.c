@@ -73,13 +73,16 @@ static int take_list(struct soda_dpu_servers *all)
 	struct soda_why why = { "" };
 	int ret = soda_members_parse(all->opt->server, &members, &why);
 
+	if (ret == 0)
+		ret = soda_members_differ(&members, &why);
 	if (ret < 0) {
 		soda_log_error("--server: %s", why.text);
 		return ret;
 	}
 	all->pool = members.n > 1;
 	for (uint32_t i = 0; ret == 0 && i < members.n; i++)
-		ret = fill(all, &all->place[i], members.address[i], soda_members_tag(&members, i));
+		ret = fill(all, &all->place[i], members.address[i],
+			   soda_members_hash(members.address[i]));
 	return ret;
 }
 

@@ -23,10 +23,10 @@
 /* Constant while it has users, but for `users` and `listed`. */
 struct soda_dpu_server {
 	char address[SODA_ADDRESS_MAX + 1]; /* "": the place is free, and was never used */
-	uint16_t tag; /* how programs name it (soda_members_tag); a registry's: its hash */
-	struct soda_identity *identity; /* who we are to it; NULL: nobody */
-	unsigned users;			/* guarded by the lock */
-	bool listed;			/* likewise */
+	uint16_t tag;			    /* how programs name it (soda_members_hash) */
+	struct soda_identity *identity;	    /* who we are to it; NULL: nobody */
+	unsigned users;			    /* guarded by the lock */
+	bool listed;			    /* likewise */
 };
 
 struct soda_dpu_servers {

@@ -34,15 +34,20 @@ struct soda_link {
 	_Atomic uint32_t held;	/* enum soda_wire_held: why some of that does not */
 	bool asks_nothing; /* the server does not know SODA_MSG_POOL; the keeper's, and so next */
 	uint64_t asked_ns; /* when it was asked last */
-	uint32_t pairs;	   /* of data channels */
+	_Atomic uint64_t heard_ns; /* when it has answered last */
+	uint32_t pairs;		   /* of data channels */
 	/* Where the keeper is to look for the server, which is away: set by soda_servers_moved(),
 	   while `moves` is false, which is made true then; the keeper makes it false again. */
 	char moves_to[SODA_ADDRESS_MAX + 1];
 	_Atomic bool moves;
 	/* Who we are to the server that was met last, and a secret that shows it. */
 	_Atomic uint64_t client_id, secret;
+	_Atomic uint64_t instance; /* which server that was; 0: none yet */
 	pthread_t keeper;
 	bool keeper_runs;
+	pthread_t closer; /* closes regions that are left (session.c); the keeper's, and so next */
+	bool closer_runs;
+	_Atomic bool closer_ended;	 /* it can be joined */
 	int event_fd;			 /* eventfd; the keeper waits on it */
 	_Atomic uint32_t restarts;	 /* see soda_link_restarts(); the keeper changes it */
 	_Atomic uint32_t meeting;	 /* see soda_link_meeting(); the keeper changes it */

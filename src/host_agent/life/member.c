@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "client/call.h"
+#include "client/watch.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/start.h"
@@ -187,7 +188,7 @@ void soda_member_place(struct soda_link *link)
 	if (soda_agent.agent[0])
 		soda_server_behind(&link->server, soda_agent.agent,
 				   soda_agent.behind.address[link->index],
-				   soda_members_tag(&soda_agent.behind, link->index));
+				   soda_members_hash(soda_agent.behind.address[link->index]));
 }
 
 int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct soda_why *why)
@@ -201,7 +202,8 @@ int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct 
 	ret = soda_call_members(control, text, sizeof(text), link->server.connect_ms, why);
 	if (ret || !text[0])
 		return ret;
-	if (soda_members_parse(text, &soda_agent.behind, &said)) {
+	if (soda_members_parse(text, &soda_agent.behind, &said) ||
+	    soda_members_differ(&soda_agent.behind, &said)) {
 		snprintf(why->text, sizeof(why->text), "the pool of the agent %.80s: %.150s",
 			 link->server.address, said.text);
 		return -EPROTO;
@@ -231,22 +233,40 @@ static int patience(void)
 	return soda_calls_patience((int)(ms < SODA_MEMBER_ANSWER_MS ? ms : SODA_MEMBER_ANSWER_MS));
 }
 
+/*
+ * Make a call to see whether the server answers.  While another thread's call has the connection,
+ * a copy's server is asked on a connection of its own.
+ */
+static int look(struct soda_link *link, soda_call_fn *fn, void *arg)
+{
+	struct soda_server *server = &link->server;
+	struct soda_why ignored;
+	int ret = soda_call_aside(server, fn, arg, SODA_WATCH_WAIT_MS, patience(), &ignored);
+
+	if (ret != -EBUSY)
+		soda_watch_rest(server);
+	else if (soda_redundant() && soda_watch_is_silent(server, patience()))
+		soda_server_report(server, -ETIMEDOUT);
+	if (soda_server_up(server) && !soda_call_lost(ret))
+		atomic_store(&link->heard_ns, soda_now_ns());
+	return ret;
+}
+
 void soda_member_ask(struct soda_link *link)
 {
 	uint64_t now = soda_now_ns();
 	uint32_t pace_ms = soda_redundant() ? SODA_COPIES_PING_MS / 2 : SODA_MEMBER_ASK_MS;
-	struct soda_why ignored;
 	struct exchange x;
 
 	if (soda_agent.settings.servers <= 1 || now - link->asked_ns < pace_ms * SODA_MS_NS)
 		return;
 	link->asked_ns = now;
 	if (link->asks_nothing) {
-		soda_call_once(&link->server, ping, NULL, patience(), &ignored);
+		look(link, ping, NULL);
 		return;
 	}
 	x.tell = gather(link);
-	if (!soda_call_once(&link->server, exchange, &x, patience(), &ignored))
+	if (!look(link, exchange, &x))
 		learn(link, &x.member);
 }
 

@@ -202,13 +202,25 @@ static void unmap_old(void *arg)
 }
 
 /*
+ * A file may take its time to be opened, but not while threads wait for copies on that server:
+ * where it does, the copies become stale, and then there is time.
+ */
+static int patience_for(const struct soda_region *r)
+{
+	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms;
+
+	return atomic_load(&r->link->expelled_ns) ? soda_calls_patience_for(r, timeout_ms)
+						  : soda_calls_patience(timeout_ms);
+}
+
+/*
  * Open the object's region.  A server that has just started may lack memory or descriptors for a
  * moment, or a disk's answer (EIO, which other errors are on the wire, too): at the first attempt
  * with a server, a refusal with these errors is tried again for a while.
  */
 static int open_patiently(const struct recovery *o, struct soda_region *r)
 {
-	int timeout_ms = soda_calls_patience_for(r, (int)soda_agent.settings.fault_timeout_ms), ret;
+	int timeout_ms = patience_for(r), ret;
 	bool first = r->meeting != soda_link_meeting(r->link);
 
 	for (;;) {
@@ -318,8 +330,9 @@ static const struct soda_region *other_copy(const struct soda_region *r,
 static int join_store(const struct recovery *o, struct soda_region *at,
 		      const struct soda_region *as, struct soda_wire_stored *got_p, int *fd_p)
 {
-	return soda_calls_join_store_on(o->control, at, SODA_WIRE_STORE_MAP, as, got_p, fd_p,
-					(int)soda_agent.settings.fault_timeout_ms, o->why);
+	return soda_calls_join_store_on(
+		o->control, at, SODA_WIRE_STORE_MAP, as, got_p, fd_p,
+		soda_calls_patience((int)soda_agent.settings.fault_timeout_ms), o->why);
 }
 
 /*
@@ -577,7 +590,7 @@ static void look_at_undecided(void)
 static int ask_again(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
-	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms, ret = 0;
+	int timeout_ms = soda_calls_patience((int)soda_agent.settings.fault_timeout_ms), ret = 0;
 	struct soda_wire_opened opened;
 	struct soda_mr mr;
 
@@ -625,8 +638,8 @@ static void look_at_refused(struct soda_link *link)
 		return;
 	if (refusals->pause_ms) {
 		soda_regions_lock();
-		soda_call_once(&link->server, ask_for_refused, link,
-			       (int)soda_agent.settings.fault_timeout_ms, &why);
+		soda_call_aside(&link->server, ask_for_refused, link, SODA_WATCH_WAIT_MS,
+				(int)soda_agent.settings.fault_timeout_ms, &why);
 		soda_regions_unlock();
 	}
 	refusals->pause_ms = refusals->pause_ms ? refusals->pause_ms * 2 : SODA_REFUSED_MIN_MS;

@@ -66,6 +66,7 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 		.sealed = settings->seal,
 		.identity = soda_server_identity(server),
 		.client_key = server->client_key,
+		.place = soda_server_place(server),
 	};
 	struct soda_wire_welcome w;
 
@@ -131,18 +132,45 @@ static int begin(struct soda_link *link, struct soda_conn *control)
 	return ret ? ret : soda_writeback_start(link);
 }
 
-/* Its address is a name that any program can take once the private server has gone. */
+/* The member of the pool, not this one, that has that instance; NULL: none. */
+static const struct soda_link *another_with(const struct soda_link *link, uint64_t instance)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (&soda_agent.links[i] != link &&
+		    atomic_load(&soda_agent.links[i].instance) == instance)
+			return &soda_agent.links[i];
+	return NULL;
+}
+
+/*
+ * Another member of the pool answers in this one's place, because addresses were changed: it knows
+ * nothing of what this one has, which is not lost for that.  And the address of a private server
+ * is a name that any program can take once that has gone.
+ */
 static int accepts(struct soda_server *server, struct soda_conn *control,
 		   const struct soda_wire_welcome *welcome, struct soda_why *why)
 {
 	uint64_t instance = server->welcome.instance_id;
+	const struct soda_link *other = another_with(server->owner, welcome->instance_id);
 
+	if (instance && other) {
+		snprintf(why->text, sizeof(why->text),
+			 "another server of the pool answers there, the one that was %.120s",
+			 other->server.address);
+		return -ECONNREFUSED;
+	}
 	if (!soda_private_started() || !instance || welcome->instance_id == instance)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
 		 "the private server has ended, and another program listens at its address: it is "
 		 "told nothing");
 	return -ECONNREFUSED;
+}
+
+/* What the keeper waits for an answer that it needs at once. */
+static int patience(void)
+{
+	return soda_calls_patience((int)soda_agent.settings.fault_timeout_ms);
 }
 
 static int meet(struct soda_server *server, struct soda_conn *control, enum soda_server_met met,
@@ -154,6 +182,7 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	if (met == SODA_MET_FORGOTTEN)
 		note_forgotten(link);
 	atomic_store(&link->free_bytes, server->welcome.free_bytes);
+	atomic_store(&link->instance, server->welcome.instance_id);
 	atomic_store(&link->client_id, server->hello.client_id);
 	atomic_store(&link->secret, server->hello.secret);
 	if (link == soda_agent.links) /* what belongs to a pool acknowledges late */
@@ -163,8 +192,7 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 		ret = soda_member_meet(link, control, why);
 	server->token.renew_ns = 0; /* before there is a region that it could be needed for */
 	if (!ret)
-		ret = soda_call_renew_token(server, control,
-					    (int)soda_agent.settings.fault_timeout_ms, why);
+		ret = soda_call_renew_token(server, control, patience(), why);
 	if (ret)
 		return ret;
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, why);
@@ -175,9 +203,12 @@ static void come_up(struct soda_server *server)
 {
 	struct soda_link *link = server->owner;
 
+	bool tells = soda_agent.agent[0] || soda_redundant();
+
 	atomic_store(&link->want_keyed, atomic_load(&link->keyed));
-	for (uint32_t i = 0; soda_agent.agent[0] && i < soda_members(); i++)
-		if (i != link->index) /* it may have waited for the agent */
+	atomic_store(&link->heard_ns, soda_now_ns());
+	for (uint32_t i = 0; tells && i < soda_members(); i++)
+		if (i != link->index) /* all may have been away */
 			soda_link_wake_keeper(&soda_agent.links[i]);
 }
 
@@ -219,14 +250,35 @@ static void tell_trouble(const struct soda_server *server, enum soda_server_stat
 				 soda_server_trouble(server));
 }
 
+/* Why a server is away, and for how long; its keeper's. */
+struct absence {
+	uint64_t since_ns; /* 0: it is UP */
+	bool of_all;	   /* of all servers, when this was looked at last */
+	uint32_t most_ms;  /* so long its copies count as current */
+};
+
+/*
+ * Whether another server has answered since: then it is not this program's own link, or its own
+ * standing still, that is to blame.
+ */
+static bool another_answers(const struct soda_link *link, uint64_t since_ns)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (&soda_agent.links[i] != link && soda_server_up(&soda_agent.links[i].server) &&
+		    atomic_load(&soda_agent.links[i].heard_ns) > since_ns)
+			return true;
+	return false;
+}
+
 /*
  * With redundancy: while copies of the server's still count as current a connection is made soon,
- * or they become stale.  away_ns: since when it is away.
+ * or they become stale.
  */
-static void give_up_copies(struct soda_link *link, uint64_t away_ns)
+static void give_up_copies(struct soda_link *link, const struct absence *a)
 {
 	if (!soda_redundant() || atomic_load(&link->expelled_ns) ||
-	    soda_now_ns() - away_ns < SODA_COPIES_AWAY_MS * SODA_MS_NS)
+	    soda_now_ns() - a->since_ns < a->most_ms * SODA_MS_NS ||
+	    !another_answers(link, a->since_ns))
 		return;
 	atomic_store(&link->expelled_ns, soda_now_ns());
 	link->server.connect_ms = (int)soda_agent.settings.connect_timeout_ms;
@@ -234,32 +286,59 @@ static void give_up_copies(struct soda_link *link, uint64_t away_ns)
 }
 
 /*
- * Whether the agent in front of the pool is away, and all members with it: then no copy is better
- * than another one, and nobody says of this server that it is away.
+ * Whether all servers are away, with the agent in front of them, or because this program's own way
+ * to them is cut: then no copy is better than another one, and nobody says of this server that it
+ * is away.
  */
-static bool agent_is_away(void)
+static bool all_are_away(void)
 {
-	return soda_agent.agent[0] && !soda_servers_any_up();
+	return (soda_agent.agent[0] || soda_redundant()) && !soda_servers_any_up();
+}
+
+/* How long an attempt to connect may take at first, while others wait for its end. */
+static int connect_soon_ms(void)
+{
+	return soda_agent.agent[0] ? SODA_COPIES_BEHIND_MS : SODA_COPIES_CONNECT_MS;
+}
+
+static void begin_absence(struct soda_link *link, struct absence *a)
+{
+	*a = (struct absence){ .since_ns = soda_now_ns(), .most_ms = SODA_COPIES_AWAY_MS };
+	if (soda_redundant())
+		link->server.connect_ms = connect_soon_ms();
 }
 
 /*
- * Since when the server is away, which counts from when its agent is there again.  *waits_p: the
- * agent was away when this was asked last; if it has come back it is asked for this server at once.
+ * An absence counts from when another server, or the agent, is there again; then this one is asked
+ * at once, and has some time, as what cut all of them off has most likely ended.
  */
-static uint64_t away_since(struct soda_link *link, uint64_t away_ns, bool *waits_p)
+static void look_at_absence(struct soda_link *link, struct absence *a)
 {
-	bool waited = *waits_p;
+	bool before = a->of_all;
 
-	*waits_p = agent_is_away();
-	if (!waited && !*waits_p)
-		return away_ns;
-	if (!*waits_p)
-		soda_server_hurry(&link->server);
-	return soda_now_ns();
+	a->of_all = all_are_away();
+	if (!before && !a->of_all)
+		return;
+	a->since_ns = soda_now_ns();
+	if (a->of_all)
+		return;
+	a->most_ms = SODA_COPIES_RETURN_MS;
+	soda_server_hurry(&link->server);
+}
+
+/* Nobody waits for an attempt while all servers are away: a slow one may succeed. */
+static void give_more_time(struct soda_link *link, const struct absence *a)
+{
+	int most_ms = (int)soda_agent.settings.connect_timeout_ms;
+
+	if (a->of_all && soda_redundant())
+		link->server.connect_ms = link->server.connect_ms < most_ms / 2
+						  ? 2 * link->server.connect_ms
+						  : most_ms;
 }
 
 /* Try to come UP. told_p: the state that was logged last. */
-static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
+static void keep_up(struct soda_link *link, const struct absence *a, enum soda_server_state *told_p)
 {
 	struct soda_server *server = &link->server;
 	struct soda_why why = { "" };
@@ -274,6 +353,7 @@ static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 		soda_audit_quiet("after a reconnection");
 	} else if (ret != -EAGAIN) {
 		tell_trouble(server, told_p);
+		give_more_time(link, a);
 	}
 	soda_stuck_look();
 }
@@ -342,8 +422,8 @@ static void ask_agent(struct soda_link *link)
 
 	if (link != soda_agent.links) /* of a pool, which acknowledges late */
 		return;
-	soda_call_once(&link->server, ask_unacked, &answer,
-		       (int)soda_agent.settings.fault_timeout_ms, &ignored);
+	soda_call_aside(&link->server, ask_unacked, &answer, SODA_WATCH_WAIT_MS, patience(),
+			&ignored);
 	if (answer.refused)
 		soda_recover_refused();
 	soda_kept_look(answer.written);
@@ -362,8 +442,41 @@ static void keep_token(struct soda_link *link)
 	struct soda_why ignored;
 
 	if (server->token.number && soda_now_ns() >= server->token.renew_ns)
-		soda_call_once(server, renew_token, server,
-			       (int)soda_agent.settings.fault_timeout_ms, &ignored);
+		soda_call_aside(server, renew_token, server, SODA_WATCH_WAIT_MS, patience(),
+				&ignored);
+}
+
+static void *close_all(void *arg)
+{
+	struct soda_link *link = arg;
+
+	soda_calls_close_late(link);
+	atomic_store(&link->closer_ended, true);
+	return NULL;
+}
+
+static void end_closer(struct soda_link *link)
+{
+	if (link->closer_runs)
+		soda_wait_join(link->closer, "regions of objects that are freed to be closed");
+	link->closer_runs = false;
+}
+
+/*
+ * Close what was freed while the server was away.  The CLOSE of a file takes as long as a disk, so
+ * where copies are kept, whose servers are looked at all the time, a thread of its own makes it.
+ */
+static void close_late(struct soda_link *link)
+{
+	if (atomic_load(&link->closer_ended))
+		end_closer(link);
+	if (!soda_redundant()) {
+		soda_calls_close_late(link);
+	} else if (atomic_load(&link->unclosed) && !link->closer_runs) {
+		atomic_store(&link->closer_ended, false);
+		link->closer_runs =
+			!soda_helper_start(&link->closer, "soda-closer", close_all, link);
+	}
 }
 
 /* Take in what the program's threads have fetched ahead and do not collect. */
@@ -378,7 +491,7 @@ static void tend(struct soda_link *link, struct soda_thread *t)
 {
 	if (atomic_load(&link->want_keyed))
 		reach_keyed(link);
-	soda_calls_close_late(link);
+	close_late(link);
 	ask_agent(link);
 	keep_token(link);
 	collect_left(link, t);
@@ -406,33 +519,27 @@ static void *keep(void *arg)
 	struct soda_thread *t = soda_thread_internal();
 	struct soda_link *link = arg;
 	enum soda_server_state told = SODA_SERVER_UP;
-	uint64_t away_ns = 0;	/* 0: it is UP */
+	struct absence absence = { .since_ns = 0 };
 	uint64_t looked_ns = 0; /* at_ns of look_at_descriptors() */
-	bool waits = false;	/* for the agent in front of the pool */
 
 	while (!atomic_load(&link->server.stopping)) {
 		keeper_waits(link);
 		look_at_descriptors(link, &looked_ns);
 		if (!soda_server_up(&link->server)) {
-			if (!away_ns) {
-				away_ns = soda_now_ns();
-				if (soda_redundant())
-					link->server.connect_ms = soda_agent.agent[0]
-									  ? SODA_COPIES_BEHIND_MS
-									  : SODA_COPIES_CONNECT_MS;
-			}
-			away_ns = away_since(link, away_ns, &waits);
+			if (!absence.since_ns)
+				begin_absence(link, &absence);
+			look_at_absence(link, &absence);
 			soda_servers_follow(link);
-			keep_up(link, &told);
+			keep_up(link, &absence, &told);
 		}
 		if (soda_server_up(&link->server)) {
-			away_ns = 0;
+			absence.since_ns = 0;
 			atomic_store(&link->moves, false); /* it is here: who saw it there erred */
 			soda_member_ask(link);
 			soda_servers_look(link);
 			tend(link, t);
-		} else if (away_ns) {
-			give_up_copies(link, away_ns);
+		} else if (absence.since_ns) {
+			give_up_copies(link, &absence);
 			soda_servers_look(link);
 		}
 	}
@@ -529,6 +636,7 @@ void soda_session_stop(struct soda_link *link)
 		soda_wait_join(link->keeper, "the keeper of the connections to end");
 		link->keeper_runs = false;
 	}
+	end_closer(link);
 	soda_writeback_stop(link);
 	goodbye(&link->server, NULL, 0);
 	soda_server_end(&link->server);

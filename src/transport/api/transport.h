@@ -90,6 +90,12 @@ struct soda_done {
 			     unchanged */
 };
 
+/* An address of a name, as the kernel takes it: a struct sockaddr of so many bytes; 0: none. */
+struct soda_place {
+	uint32_t bytes;
+	_Alignas(8) uint8_t at[128];
+};
+
 struct soda_conn_options {
 	enum soda_conn_kind kind;
 	uint32_t depth; /* data: requests that may be outstanding, 1..1024; 0: 64 */
@@ -128,6 +134,11 @@ struct soda_conn_options {
 	 * SODA_WIRE_TOKEN_BYTES, which is shown instead of proving the client's key. NULL: none.
 	 */
 	const uint8_t *token;
+	/*
+	 * Where of a name's addresses the server is (transport/stream/names.h): read, and written
+	 * where a control connection is made.  NULL: nobody knows.
+	 */
+	struct soda_place *place;
 };
 
 /*

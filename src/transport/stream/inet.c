@@ -56,6 +56,12 @@ void soda_inet_format(const char *prefix, const struct sockaddr *at, unsigned po
 	snprintf(out, bytes, v6 ? "%s[%s]:%u" : "%s%s:%u", prefix, host, port);
 }
 
+unsigned soda_inet_port(const struct sockaddr *at)
+{
+	return ntohs(at->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)at)->sin6_port
+					       : ((const struct sockaddr_in *)at)->sin_port);
+}
+
 static void set(int fd, int level, int name, int value)
 {
 	setsockopt(fd, level, name, &value, sizeof(value));

@@ -113,6 +113,8 @@ int soda_inet_split(const char *prefix, const char *rest, char host[256], char p
 /* "tcp://10.0.0.1:7000" of an IPv4 or IPv6 address. port: host's byte order. */
 void soda_inet_format(const char *prefix, const struct sockaddr *at, unsigned port, char *out,
 		      size_t bytes);
+/* The port of an IPv4 or IPv6 address, in the host's byte order. */
+unsigned soda_inet_port(const struct sockaddr *at);
 /* No Nagle, no pacing congestion control, and a dead peer is noticed. Failures are ignored. */
 void soda_inet_tune(int fd);
 /* Whether both ends of a connected TCP socket have the same address: they are one machine's. */

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/own_fd.h"
 #include "transport/listen/server.h"
+#include "transport/stream/names.h"
 #include "transport/stream/stream.h"
 #include "transport/tcp/tcp.h"
 #include "trust/identity.h"
@@ -22,49 +23,24 @@ enum { BACKLOG = 1024 };
 
 /* Connecting */
 
-/* Try one address after the other; the last error counts. A socket or negative errno. */
-static int connect_any(const struct addrinfo *list, uint64_t deadline_ns)
+/* A socket or negative errno. */
+static int connect_to(const struct soda_place *at, const char *rest, uint64_t deadline_ns,
+		      struct soda_why *why)
 {
-	int ret = -EHOSTUNREACH;
+	const struct sockaddr *addr = (const void *)at->at;
+	int fd =
+		soda_fd_own(socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	int ret = fd < 0 ? -errno : 0;
 
-	for (const struct addrinfo *a = list; a; a = a->ai_next) {
-		int fd = soda_fd_own(
-			socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-
-		if (fd < 0) {
-			ret = -errno;
-			continue;
-		}
+	if (!ret) {
 		soda_inet_tune(fd);
-		ret = soda_stream_connect(fd, a->ai_addr, a->ai_addrlen, deadline_ns);
-		if (ret == 0)
-			return fd;
-		soda_fd_close(fd);
+		ret = soda_stream_connect(fd, addr, at->bytes, deadline_ns);
 	}
-	return ret;
-}
-
-static int resolve_and_connect(const char *rest, uint64_t deadline_ns, struct soda_why *why)
-{
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	struct addrinfo *list;
-	char host[256], port[8];
-	int ret = soda_inet_split(SODA_TCP_PREFIX, rest, host, port, why);
-
-	if (ret < 0)
-		return ret;
-	ret = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);
-	if (ret) {
-		soda_why_set(why, "tcp://%.128s: the name \"%.64s\" cannot be resolved: %s", rest,
-			     host, gai_strerror(ret));
-		return -EHOSTUNREACH;
-	}
-	ret = connect_any(list, deadline_ns);
-	freeaddrinfo(list);
-	if (ret < 0)
-		soda_why_set(why,
-			     "cannot connect to tcp://%.128s: %s; is the server running there?",
-			     rest, soda_strerror(ret));
+	if (!ret)
+		return fd;
+	soda_fd_close(fd);
+	soda_why_set(why, "cannot connect to tcp://%.128s: %s; is the server running there?", rest,
+		     soda_strerror(ret));
 	return ret;
 }
 
@@ -98,12 +74,12 @@ static int protect(struct soda_byte_stream *s, const char *peer,
 	return protect_data(s, peer, as, deadline_ns, why);
 }
 
-static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
-		       const struct soda_conn_options *opt, struct soda_conn **conn_p,
-		       struct soda_wire_welcome *welcome_p, struct soda_why *why)
+static int connect_at(const struct soda_place *at, const char *rest,
+		      const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
+		      uint64_t deadline_ns, struct soda_conn **conn_p,
+		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
-	uint64_t deadline_ns = soda_deadline(opt->timeout_ms);
-	struct soda_byte_stream s = soda_plain(resolve_and_connect(rest, deadline_ns, why));
+	struct soda_byte_stream s = soda_plain(connect_to(at, rest, deadline_ns, why));
 	char peer[128];
 	int ret;
 
@@ -128,6 +104,14 @@ static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
 	if (ret < 0)
 		soda_why_set(why, "%s: no memory for a connection", peer);
 	return ret;
+}
+
+static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
+		       const struct soda_conn_options *opt, struct soda_conn **conn_p,
+		       struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	return soda_names_connect(SODA_TCP_PREFIX, rest, connect_at, hello, opt, conn_p, welcome_p,
+				  why);
 }
 
 /* Listening */

@@ -148,7 +148,7 @@ static void work(void *arg, unsigned me)
 
 static struct load load;
 
-static void start_load(uint64_t seed)
+static void start_patient_load(uint64_t seed, uint32_t fault_timeout_ms)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 
@@ -157,7 +157,7 @@ static void start_load(uint64_t seed)
 	cfg.server = front.address;
 	cfg.buffer = "16M";
 	cfg.threads = THREADS;
-	cfg.fault_timeout_ms = 20000;
+	cfg.fault_timeout_ms = fault_timeout_ms;
 	start(&cfg);
 	load = (struct load){ .seed = seed };
 	load.version = calloc(PAGES, sizeof(*load.version));
@@ -165,6 +165,11 @@ static void start_load(uint64_t seed)
 	CHECK_EQ(soda_set_name(load.p, "table"), 0);
 	for (uint32_t page = 0; page < PAGES; page++)
 		touch(&load, 0, page, true);
+}
+
+static void start_load(uint64_t seed)
+{
+	start_patient_load(seed, 20000);
 }
 
 static void stop_when_told(void *arg, unsigned index)
@@ -530,6 +535,131 @@ static void test_stopped(void **state)
 static void test_late(void **state)
 {
 	by_seed(child_late, during_late, 1);
+}
+
+/*
+ * All servers are out of reach for a while, as the program's own link is down: no copy is worse
+ * than another one, so none is given up.
+ */
+static void child_cut_off(const void *arg)
+{
+	start_load(1);
+	run_load();
+	CHECK_EQ(stats_now().copies_expelled, 0);
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	CHECK_EQ(stats_now().copies_expelled, 0);
+	verify_all();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_cut_off(const void *arg)
+{
+	if (!turn_await())
+		return;
+	sleep_ms(100);
+	for (int i = 0; i < kind->servers; i++)
+		kill(worlds[i].server.pid, SIGSTOP); /* at once: as a link is cut */
+	sleep_ms(4000); /* all of them count as silent, and their sessions end */
+	for (int i = 0; i < kind->servers; i++)
+		kill(worlds[i].server.pid, SIGCONT);
+	sleep_ms(500);
+	turn_pass();
+}
+
+static void test_cut_off(void **state)
+{
+	struct outcome out;
+
+	run_case(child_cut_off, during_cut_off, kind->servers, &out);
+	expect_says(&out, "lost the memory server");
+}
+
+/*
+ * A file of a server that stands still is written: that call may take as long as a disk, and yet
+ * what has a copy elsewhere goes on.
+ */
+
+enum { FILE_BYTES = 64 << 10, FILE_PATIENCE_MS = 600000, OPS = 50 };
+
+static char *file;
+
+static void sync_file(struct load *l)
+{
+	while (!atomic_load(&l->stop)) {
+		file[0]++;
+		CHECK_EQ(soda_sync(file, FILE_BYTES), 0);
+	}
+}
+
+static void await_ops(struct load *l)
+{
+	uint64_t before[THREADS];
+
+	memcpy(before, l->ops, sizeof(before));
+	for (unsigned i = 0; i < THREADS; i++)
+		while (*(volatile uint64_t *)&l->ops[i] < before[i] + OPS)
+			sleep_ms(10);
+}
+
+/* Nothing here has a limit but the case: the call itself would have one of ten minutes. */
+static void see_it_given_up(struct load *l)
+{
+	await_ops(l);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone"); /* it stands still */
+	while (!stats_now().copies_expelled)
+		sleep_ms(10);
+	await_ops(l);
+	turn_pass();
+	atomic_store(&l->stop, true);
+}
+
+static void work_beside_file(void *arg, unsigned index)
+{
+	if (index < THREADS)
+		work(arg, index);
+	else if (index == THREADS)
+		sync_file(arg);
+	else
+		see_it_given_up(arg);
+}
+
+static void child_file_call(const void *arg)
+{
+	size_t bytes;
+
+	start_patient_load(1, FILE_PATIENCE_MS);
+	file = soda_alloc_file("log", 0, SODA_WRITABLE, &bytes);
+	CHECK(file, "%s", soda_last_error());
+	CHECK_EQ(bytes, FILE_BYTES);
+	run_threads(THREADS + 2, work_beside_file, &load);
+	verify_all();
+	await_copies();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_file_call(const void *arg)
+{
+	if (!turn_await())
+		return;
+	process_halt(worlds[0].server.pid);
+	turn_pass();
+	turn_await();
+	kill(worlds[0].server.pid, SIGCONT);
+}
+
+static void test_file_call(void **state)
+{
+	struct trial t = { .child = child_file_call, .during = during_file_call };
+	char *content = calloc(1, FILE_BYTES);
+	struct outcome out;
+
+	open_pool();
+	world_write_file(&worlds[0], "log", content, FILE_BYTES);
+	free(content);
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool();
 }
 
 enum { CHUNKS = PAGES / 16 };
@@ -986,6 +1116,7 @@ int main(void)
 		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_spoilt),
 		cmocka_unit_test(test_spoilt_beyond), cmocka_unit_test(test_agent_killed),
 		cmocka_unit_test(test_alloc_away),    cmocka_unit_test(test_part),
+		cmocka_unit_test(test_file_call),     cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_sent_once),
 	};
 	bool agent = getenv("SODA_TEST_POOL_AGENT"); /* test_sent_once is about what that keeps */

@@ -4,6 +4,7 @@
  * member that is away or has lost its memory, and lists that are refused.
  */
 #include <signal.h>
+#include <stdio.h>
 
 #include "lib/harness.h"
 #include "lib/world.h"
@@ -404,6 +405,104 @@ struct refusal {
 	const char *list, *says, *mode;
 };
 
+/*
+ * Two members answer in each other's place: neither knows what the other one has, which is not lost
+ * for that.
+ */
+
+static void child_swapped(const void *arg)
+{
+	struct soda_config cfg = config();
+	char *p;
+
+	setenv("SODA_SLAB", "2M", 1);
+	cfg.fault_timeout_ms = FAULT_MS;
+	start(&cfg);
+	p = alloc_checked(SMALL);
+	store(p, SMALL);
+	CHECK_EQ(soda_sync(p, SMALL), 0);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone"); /* each has its place again */
+	while (soda_sync(p, SMALL))
+		sleep_ms(10);
+	CHECK_EQ(soda_advise(p, SMALL, SODA_COLD), 0);
+	verify(p, 0, SMALL);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static const char *socket_of(int member)
+{
+	return worlds[member].address + strlen("shm://");
+}
+
+static void swap_sockets(void)
+{
+	char aside[160];
+
+	snprintf(aside, sizeof(aside), "%.140s.aside", socket_of(0));
+	assert_int_equal(rename(socket_of(0), aside), 0);
+	assert_int_equal(rename(socket_of(1), socket_of(0)), 0);
+	assert_int_equal(rename(aside, socket_of(1)), 0);
+}
+
+/*
+ * Whether each has met the program by the other one's address, and so as somebody new.  Who asks
+ * for statistics is somebody new, too.
+ */
+static bool both_were_met(unsigned asked)
+{
+	bool first = world_stat(worlds[0].address, "clients_opened") >= asked + 2;
+	bool second = world_stat(worlds[1].address, "clients_opened") >= asked + 2;
+
+	return first && second;
+}
+
+/* Until the program has noticed, and made its connections anew. */
+static void halt_both(void)
+{
+	for (int i = 0; i < 2; i++)
+		process_halt(worlds[i].server.pid);
+	sleep_ms(2000);
+	for (int i = 0; i < 2; i++)
+		kill(worlds[i].server.pid, SIGCONT);
+}
+
+static void swap_members(const void *arg)
+{
+	if (!turn_await())
+		return;
+	swap_sockets();
+	for (unsigned look = 0; !both_were_met(look + 1) && look < LOOKS; look++) {
+		if (look % 40 == 0)
+			halt_both();
+		sleep_ms(50);
+	}
+	swap_sockets();
+	turn_pass();
+}
+
+static void test_swapped(void **state)
+{
+	struct trial t = { .child = child_swapped, .during = swap_members };
+	char two[2 * sizeof(worlds[0].address) + 2];
+	struct outcome out;
+
+	if (getenv("SODA_TEST_POOL_AGENT")) {
+		print_message("SKIP: it is the agent that goes to the servers\n");
+		skip();
+	}
+	for (int i = 0; i < 2; i++)
+		world_open(&worlds[i], WORLD_SHM, capacity);
+	snprintf(two, sizeof(two), "%s,%s", worlds[0].address, worlds[1].address);
+	front_open(&front, two);
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "another server of the pool answers there");
+	front_close(&front);
+	world_close_noisy(&worlds[0]);
+	world_close_noisy(&worlds[1]);
+}
+
 static void child_refused(const void *arg)
 {
 	const struct refusal *r = arg;
@@ -471,7 +570,7 @@ int main(void)
 		cmocka_unit_test(test_ranges),		cmocka_unit_test(test_caches),
 		cmocka_unit_test(test_member_away),	cmocka_unit_test(test_ends_while_away),
 		cmocka_unit_test(test_longer_list),	cmocka_unit_test(test_bad_lists),
-		cmocka_unit_test(test_too_much),
+		cmocka_unit_test(test_too_much),	cmocka_unit_test(test_swapped),
 	};
 
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

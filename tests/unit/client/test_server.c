@@ -108,6 +108,11 @@ void soda_conn_close(struct soda_conn *conn)
 	free(conn);
 }
 
+void soda_conn_leave(struct soda_conn *conn, int timeout_ms)
+{
+	soda_conn_close(conn);
+}
+
 void soda_conn_abort(struct soda_conn *conn)
 {
 	conn->aborted = true;

@@ -1165,7 +1165,7 @@ static uint16_t tag_of(const char *list, uint32_t i)
 	struct soda_why why;
 
 	assert_int_equal(soda_members_parse(list, &members, &why), 0);
-	return soda_members_tag(&members, i);
+	return soda_members_hash(members.address[i]);
 }
 
 static int ask_pool(struct program *p, uint32_t ask)

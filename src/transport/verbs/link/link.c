@@ -138,18 +138,17 @@ static void explain(const char *rest, int ret, struct soda_why *why)
 int soda_verbs_link_resolve(struct soda_verbs_link *l, const char *rest, uint64_t deadline_ns,
 			    struct soda_why *why)
 {
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *list;
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
+					.ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_NUMERICHOST };
+	struct addrinfo *list;
 	char host[256], port[8];
 	int ret = soda_inet_split(SODA_VERBS_PREFIX, rest, host, port, why);
 
 	soda_verbs_link_none(l);
 	if (ret < 0)
 		return ret;
-	if (!host[0]) {
-		soda_why_set(why, "\"verbs://%.100s\" names no host to connect to", rest);
-		return -EINVAL;
-	}
-	ret = getaddrinfo(host, port, &hints, &list);
+	ret = getaddrinfo(host, port, &hints, &list); /* an address: names.h has found it */
 	if (ret) {
 		soda_why_set(why, "verbs://%.100s: the name \"%.64s\" cannot be resolved: %s", rest,
 			     host, gai_strerror(ret));

@@ -79,7 +79,7 @@ struct soda_verbs_room {
 	struct ibv_srq *srq; /* receives are from there; else NULL */
 };
 
-/* Reach HOST:PORT: device and route. Undone by soda_verbs_link_close, also on failure. */
+/* Reach ADDRESS:PORT: device and route. Undone by soda_verbs_link_close, also on failure. */
 int soda_verbs_link_resolve(struct soda_verbs_link *l, const char *rest, uint64_t deadline_ns,
 			    struct soda_why *why);
 /* Completion queue and queue pair on l->id; l->pd, or one of its own if that is NULL. */

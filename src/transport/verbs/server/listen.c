@@ -436,6 +436,21 @@ static void listener_destroy(struct soda_listener *l)
 	free(vl);
 }
 
+static int bind_one(struct soda_verbs_listener *vl, struct sockaddr *at)
+{
+	int ret;
+
+	if (rdma_create_id(vl->events, &vl->id, NULL, RDMA_PS_TCP) < 0)
+		return -errno;
+	if (rdma_bind_addr(vl->id, at) == 0 && rdma_listen(vl->id, BACKLOG) == 0)
+		return 0;
+	ret = -errno;
+	rdma_destroy_id(vl->id);
+	vl->id = NULL;
+	return ret;
+}
+
+/* The first of the host's addresses that an RDMA device has. */
 static int bind_to(struct soda_verbs_listener *vl, const char *host, const char *port)
 {
 	struct addrinfo hints = { .ai_family = AF_UNSPEC,
@@ -448,12 +463,11 @@ static int bind_to(struct soda_verbs_listener *vl, const char *host, const char 
 		return -EINVAL;
 	vl->events = rdma_create_event_channel();
 	ret = vl->events ? 0 : errno ? -errno : -ENODEV;
-	if (ret == 0 && rdma_create_id(vl->events, &vl->id, NULL, RDMA_PS_TCP) < 0)
-		ret = -errno;
-	if (ret == 0 && rdma_bind_addr(vl->id, list->ai_addr) < 0)
-		ret = -errno;
-	if (ret == 0 && rdma_listen(vl->id, BACKLOG) < 0)
-		ret = -errno;
+	for (const struct addrinfo *a = vl->events ? list : NULL; a; a = a->ai_next) {
+		ret = bind_one(vl, a->ai_addr);
+		if (ret == 0)
+			break;
+	}
 	freeaddrinfo(list);
 	flags = ret == 0 ? fcntl(vl->events->fd, F_GETFL) : 0;
 	if (ret == 0 && fcntl(vl->events->fd, F_SETFL, flags | O_NONBLOCK) < 0)
