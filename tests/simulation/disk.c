@@ -33,7 +33,7 @@ struct node {
 	unsigned links;
 	size_t size, stable_size;
 	uint8_t *data, *stable;
-	uint64_t changed; /* time, none twice */
+	uint64_t changed, modified; /* times, none twice */
 };
 
 static struct node nodes[NODES];
@@ -43,7 +43,7 @@ static uint64_t last_change;
 static void change(struct node *n)
 {
 	last_change = sim_now() > last_change ? sim_now() : last_change + 1;
-	n->changed = last_change;
+	n->changed = n->modified = last_change;
 }
 
 static struct node *make(int parent, const char *name, mode_t mode, uid_t uid)
@@ -95,6 +95,23 @@ void sim_disk_make(void)
 	make_file("f3", 12 * PAGE, 0600);
 	make(0, "d", S_IFDIR | 0755, SIM_DISK_USER);
 	sim_private_put(SIM_DISK_KEY, key, sizeof(key) - 1);
+}
+
+void sim_disk_rewrite(const char *name, uint64_t *number, bool dated)
+{
+	for (struct node *n = nodes; n < nodes + NODES; n++) {
+		uint64_t modified = n->modified;
+
+		if (!n->used || n->dir || strcmp(n->name, name))
+			continue;
+		for (size_t at = 0; at + 8 <= n->size; at += at % PAGE ? 8 : PAGE - 8) {
+			++*number;
+			memcpy(n->data + at, number, sizeof(*number));
+			memcpy(n->stable + at, number, sizeof(*number));
+		}
+		change(n);
+		n->modified = dated ? modified : n->modified;
+	}
 }
 
 static bool is_sealed(const struct node *n)
@@ -290,7 +307,9 @@ static void describe(const struct node *n, struct stat *st)
 			     .st_uid = n->uid,
 			     .st_gid = n->gid,
 			     .st_size = (off_t)n->size,
-			     .st_mtim = { .tv_sec = (time_t)(n->changed / SIM_S),
+			     .st_mtim = { .tv_sec = (time_t)(n->modified / SIM_S),
+					  .tv_nsec = (long)(n->modified % SIM_S) },
+			     .st_ctim = { .tv_sec = (time_t)(n->changed / SIM_S),
 					  .tv_nsec = (long)(n->changed % SIM_S) } };
 }
 

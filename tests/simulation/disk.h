@@ -30,6 +30,11 @@ void sim_disk_make(void);
  * promise more, sometimes the machine was, too: then of what was not synced any pages may be lost.
  */
 void sim_disk_kill(void);
+/*
+ * Somebody else writes a file anew, with the next numbers, in place and as long as it was; dated:
+ * it has the time of its last modification as before (rsync --times).
+ */
+void sim_disk_rewrite(const char *name, uint64_t *number, bool dated);
 /* Whole pages of a file; 0: there is none. */
 size_t sim_disk_pages(const char *name);
 /* A whole file, for a look: *bytes_p may be 0. NULL: there is none. stable: as below. */

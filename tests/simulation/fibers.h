@@ -18,15 +18,25 @@
 #include <stdint.h>
 
 /* Who a fiber, a connection or a descriptor belongs to: what ends, and stops, together. */
-enum { SIM_SERVERS = 7 };
-/* The servers of a pool have the numbers from SIM_SERVER on. */
+enum { SIM_SERVERS = 7, SIM_HOSTS = 4 };
+/*
+ * The servers of a pool have the numbers from SIM_SERVER on; programs beside the first, which
+ * several/ has, those from SIM_HOST2 on.
+ */
 enum sim_process {
 	SIM_WORLD,
 	SIM_HOST,
 	SIM_AGENT,
 	SIM_SERVER,
-	SIM_PROCESSES = SIM_SERVER + SIM_SERVERS
+	SIM_HOST2 = SIM_SERVER + SIM_SERVERS,
+	SIM_PROCESSES = SIM_HOST2 + SIM_HOSTS - 1
 };
+
+/* It has a host agent. */
+static inline bool sim_is_host(enum sim_process p)
+{
+	return p == SIM_HOST || p >= SIM_HOST2;
+}
 
 enum { SIM_STACK = 256 << 10, SIM_FIBERS = 320 };
 

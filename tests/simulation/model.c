@@ -136,7 +136,7 @@ static void look_for_forgotten(void)
 static void look_at_server(enum sim_process p)
 {
 	struct sim_belief b = sim_host_believes(p);
-	struct sim_welcomed now = sim_net_welcomed(p);
+	struct sim_welcomed now = sim_net_welcomed(SIM_HOST, p);
 	struct known *known = &all_known[p];
 	bool restarted = b.restarts != known->up_restarts;
 

@@ -122,7 +122,7 @@ static struct {
 	uint64_t delay, jitter;
 	bool cut[SIM_PROCESSES][SIM_PROCESSES];
 	struct soda_listener *listening[SIM_PROCESSES];
-	struct sim_welcomed welcomed[SIM_PROCESSES];
+	struct sim_welcomed welcomed[SIM_PROCESSES][SIM_PROCESSES]; /* who, by which server */
 	uint64_t silence_ended;
 	unsigned refuse_reads;
 } net = { .delay = 10 * SIM_US };
@@ -132,7 +132,8 @@ struct sim_net_who sim_net_who[SIM_PROCESSES] = { [SIM_HOST].user = 1000 };
 
 static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",   "server",
 						  "server2", "server3", "server4", "server5",
-						  "server6", "server7" };
+						  "server6", "server7", "host2",   "host3",
+						  "host4" };
 
 const char *sim_net_name(enum sim_process p)
 {
@@ -153,9 +154,9 @@ void sim_net_delay(uint64_t ns, uint64_t jitter_ns)
 	net.jitter = jitter_ns;
 }
 
-struct sim_welcomed sim_net_welcomed(enum sim_process server)
+struct sim_welcomed sim_net_welcomed(enum sim_process client, enum sim_process server)
 {
-	return net.welcomed[server];
+	return net.welcomed[client][server];
 }
 
 /* Queues */
@@ -513,7 +514,7 @@ static int op_flush(struct soda_conn *conn, bool polling)
 			memcpy(m->data, m->post.code, m->bytes);
 		} else if (m->post.write && !m->kept) { /* from the pages as they are now */
 			sim_spend(m->post.bytes / 8);
-			if (c->pipe->from == SIM_HOST)
+			if (sim_is_host(c->pipe->from))
 				sim_host_check_resident(m->post.data, m->post.bytes);
 			memcpy(m->data, m->post.data, m->post.bytes);
 		}
@@ -624,7 +625,7 @@ static enum sim_process behind(const struct soda_wire_hello *hello)
 {
 	uint16_t tag = soda_wire_member_tag(hello);
 
-	for (enum sim_process p = SIM_SERVER; tag && p < SIM_PROCESSES; p++)
+	for (enum sim_process p = SIM_SERVER; tag && p < SIM_HOST2; p++)
 		if (soda_members_hash(sim_net_address(p)) == tag)
 			return p;
 	return SIM_SERVER;
@@ -800,13 +801,14 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	forget_ended();
 	p->next = net.pipes;
 	net.pipes = p;
-	of_session = p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL && is_session(hello) &&
-		     !sim_host_believes(server_of(p, hello)).up; /* else client/watch.h's */
+	of_session = sim_is_host(p->from) && opt->kind == SODA_CONN_CONTROL && is_session(hello) &&
+		     /* else client/watch.h's */
+		     !(p->from == SIM_HOST && sim_host_believes(server_of(p, hello)).up);
 	ret = introduce(p, rest, hello, opt, welcome_p, why);
 	if (ret)
 		return ret;
 	if (of_session)
-		net.welcomed[server_of(p, hello)] =
+		net.welcomed[p->from][server_of(p, hello)] =
 			(struct sim_welcomed){ welcome_p->instance_id, welcome_p->client_id };
 	c = calloc(1, sizeof(*c));
 	soda_conn_init(&c->conn, opt->kind == SODA_CONN_CONTROL ? &control_ops : &data_ops, opt,

@@ -68,11 +68,11 @@ void sim_net_continue(enum sim_process p);
 extern bool sim_net_ports;
 const char *sim_net_name(enum sim_process p);
 const char *sim_net_address(enum sim_process p);
-/* What the host was told when its last control connection to the server was welcomed. */
+/* What a host was told when its last control connection to the server was welcomed. */
 struct sim_welcomed {
 	uint64_t instance, client; /* of the server */
 };
-struct sim_welcomed sim_net_welcomed(enum sim_process server);
+struct sim_welcomed sim_net_welcomed(enum sim_process client, enum sim_process server);
 unsigned sim_net_connections(enum sim_process client, enum sim_process server);
 
 #endif

@@ -45,7 +45,7 @@ static unsigned fails_of_10000, slows_of_10000, drops_fail;
 static bool refused; /* a drop: pages are where none should be, and half a chunk is refilled */
 
 /* Handler mode: the descriptor, and the faults that nobody has read yet. */
-int sim_uffd = -1;
+static int uffd = -1;
 static struct uffd_msg faults[FAULTS];
 static unsigned faults_n;
 /* What the handler has said of the pages that it made fail (an errno); 0: nothing. */
@@ -125,7 +125,7 @@ static void wake_range(void *addr, size_t bytes)
 {
 	unsigned kept = 0;
 
-	if (sim_uffd < 0)
+	if (uffd < 0)
 		return;
 	for (unsigned i = 0; i < faults_n; i++)
 		if (faults[i].arg.pagefault.address - (uintptr_t)addr >= bytes)
@@ -157,6 +157,12 @@ static void check_range(const char *what, const void *addr, size_t bytes)
 		sim_fail("%s of %zu bytes at %p: not whole pages", what, bytes, addr);
 }
 
+/* The program is ending: another mapping lies on all of its objects, and nothing is registered. */
+static bool all_covered(void)
+{
+	return soda_agent.life == SODA_LIFE_ENDED;
+}
+
 static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 {
 	check_range("copy", dst, bytes);
@@ -166,6 +172,8 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 		enum soda_chunk_state s = soda_chunk_state(word_at(to));
 
 		sim_point();
+		if (all_covered())
+			return -ENOENT;
 		if (s != SODA_CHUNK_FETCHING && !(refused && s == SODA_CHUNK_BUSY))
 			sim_fail("a page is filled: %s", sim_host_chunk(to));
 		if (*page_of(to) & PRESENT)
@@ -245,7 +253,7 @@ static int pager_map(void *addr, size_t bytes)
 		enum soda_chunk_state s = soda_chunk_state(word_at(to));
 
 		sim_point();
-		if (*page_of(to) & COVERED)
+		if (*page_of(to) & COVERED || all_covered())
 			return -ENOENT;
 		if (!is_shared(to) || (s != SODA_CHUNK_FETCHING && s != SODA_CHUNK_BUSY))
 			sim_fail("a page is mapped: %s", sim_host_chunk(to));
@@ -279,6 +287,8 @@ static int pager_poison(void *addr, size_t bytes)
 		uint8_t *page = page_of((char *)addr + at);
 
 		sim_point();
+		if (all_covered())
+			return -ENOENT;
 		if (*page)
 			return *page & COVERED ? -ENOENT : -EEXIST;
 		*page = FAILED;
@@ -379,6 +389,11 @@ static short uffd_ready(void *arg)
 	return faults_n ? POLLIN : 0;
 }
 
+bool sim_uffd_is(int fd)
+{
+	return fd == uffd;
+}
+
 ssize_t sim_uffd_read(void *out, size_t bytes)
 {
 	unsigned n = (unsigned)(bytes / sizeof(faults[0]));
@@ -399,7 +414,7 @@ int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd
 {
 	*info = (struct soda_uffd_info){ .fd = -1, .how = "simulation", .minor = sim_host_shares };
 	if (!sigbus) {
-		sim_uffd = info->fd = sim_fd_new(SIM_HOST, uffd_ready, NULL);
+		uffd = info->fd = sim_fd_new(sim_process(), uffd_ready, NULL);
 		info->thread_id = true;
 		info->poison = sim_host_poisons;
 	}
@@ -427,9 +442,9 @@ int soda_uffd_register(void *addr, size_t bytes)
 
 void soda_uffd_close(void)
 {
-	if (sim_uffd >= 0)
-		sim_fd_close(sim_uffd);
-	sim_uffd = -1;
+	if (uffd >= 0)
+		sim_fd_close(uffd);
+	uffd = -1;
 }
 
 /* What the processor does where the page lets it. */
@@ -531,13 +546,13 @@ static int touch(char *addr, bool store, uint64_t *value)
 int sim_load(const void *addr, uint64_t *value_p)
 {
 	sim_point();
-	return (sim_uffd < 0 ? touch : touch_and_sleep)((char *)(uintptr_t)addr, false, value_p);
+	return (uffd < 0 ? touch : touch_and_sleep)((char *)(uintptr_t)addr, false, value_p);
 }
 
 int sim_store(void *addr, uint64_t *value_p)
 {
 	sim_point();
-	return (sim_uffd < 0 ? touch : touch_and_sleep)(addr, true, value_p);
+	return (uffd < 0 ? touch : touch_and_sleep)(addr, true, value_p);
 }
 
 const void *sim_host_page(const void *addr)

@@ -26,8 +26,8 @@ static inline bool sim_lock_is_free(const pthread_mutex_t *lock)
 int sim_load(const void *addr, uint64_t *value_p);
 /* What is stored is the next number, which *value_p becomes. */
 int sim_store(void *addr, uint64_t *value_p);
-/* Handler mode: the descriptor (-1: inline), and what read(2) takes from it. */
-extern int sim_uffd;
+/* Handler mode: whether that is the descriptor, and what read(2) takes from it. */
+bool sim_uffd_is(int fd);
 ssize_t sim_uffd_read(void *out, size_t bytes);
 /* A whole page as it is, if it is there; no fault. */
 const void *sim_host_page(const void *addr);

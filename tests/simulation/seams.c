@@ -152,7 +152,7 @@ ssize_t sim_read(int fd, void *data, size_t bytes)
 	struct file *f = file_of(fd);
 
 	sim_point();
-	if (fd == sim_uffd)
+	if (fd >= SIM_FD && sim_uffd_is(fd))
 		return sim_uffd_read(data, bytes);
 	if (!f && fd < SIM_FD)
 		return read(fd, data, bytes);
@@ -726,11 +726,11 @@ void *sim_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t of
 	uint64_t file = flags & MAP_FIXED && flags & MAP_SHARED ? sim_memfd_file(fd) : 0;
 	void *at;
 
-	if (file && sim_process() == SIM_HOST) {
+	if (file && sim_is_host(sim_process())) {
 		sim_host_share(addr, bytes, file, (uint64_t)offset);
 		return mmap(addr, bytes, PROT_READ | PROT_WRITE, flags, fd, offset);
 	}
-	if (sim_process() == SIM_HOST && flags & MAP_FIXED &&
+	if (sim_is_host(sim_process()) && flags & MAP_FIXED &&
 	    sim_host_map(addr, bytes, flags & MAP_SHARED) && flags & MAP_SHARED)
 		return addr;
 	at = mmap(addr, bytes, prot, flags, fd, offset);

@@ -618,24 +618,32 @@ static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 			 const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 			 struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
 {
+	struct soda_adoption adoption;
 	struct soda_session *s = NULL;
-	bool again = false;
+	bool again = false, adopts;
 	int ret;
 
 	if (hello->client_id)
 		s = soda_session_find(all, hello->client_id);
+	adopts = !s && hello->client_id && may_adopt(all, hello, info);
+	if (adopts) { /* that before this one may have made the session */
+		soda_adoption_begin(all, &adoption, info->proved->tenant, hello->client_id);
+		s = soda_session_find(all, hello->client_id);
+	}
 	if (s) {
 		ret = prove_client(s, hello, info, why);
 		again = ret == 0;
 		if (again)
 			ret = hello_again(s, peer, hello, info, welcome, why);
-	} else if (info->proved && hello->client_id && !may_adopt(all, hello, info)) {
+	} else if (info->proved && hello->client_id && !adopts) {
 		/* who could say whether it is this process's, and this tenant's? */
 		refuse(why, "this agent does not know the client any more");
 		ret = -ESTALE;
 	} else {
 		ret = hello_new(all, peer, hello, info, welcome, &s, why);
 	}
+	if (adopts)
+		soda_adoption_end(all, &adoption);
 	if (s) {
 		*client_p = s;
 		soda_session_unbusy(s);

@@ -101,6 +101,17 @@ struct soda_loss {
 	uint32_t agent;
 };
 
+/*
+ * A HELLO by whose token the agent becomes a client on the server that has no session here.  One at
+ * a time of each client: each makes the key of the one before void there, whose session would then
+ * tell the client that the server has forgotten it.
+ */
+struct soda_adoption {
+	struct soda_adoption *next;	  /* guarded by the table's lock */
+	const struct soda_tenant *tenant; /* of the HELLO: another one's is for no client of its */
+	uint64_t client_id;
+};
+
 struct soda_sessions {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
 	struct soda_dpu_servers servers;
@@ -111,6 +122,7 @@ struct soda_sessions {
 	pthread_cond_t changed;
 	struct soda_session *list; /* guarded by lock, and so below */
 	struct soda_shares shares; /* places of --max-clients */
+	struct soda_adoption *adoptions;
 	bool draining, stopping;
 	pthread_t keeper, hands[SODA_DPU_HANDS_MOST]; /* keeper.h */
 	bool keeper_runs, hands_stop;
@@ -196,6 +208,15 @@ static inline bool soda_session_late_locked(const struct soda_session *s)
 void soda_session_break(struct soda_session *s, int err);
 
 /* session_table.c */
+
+/*
+ * Begin an adoption, when those of the same client by the same tenant that began earlier have
+ * ended, and end it.  What is waited for is a HELLO, and so the server's answer or its time-out.
+ * `a` is the caller's until then.
+ */
+void soda_adoption_begin(struct soda_sessions *all, struct soda_adoption *a,
+			 const struct soda_tenant *tenant, uint64_t client_id);
+void soda_adoption_end(struct soda_sessions *all, struct soda_adoption *a);
 
 /*
  * A session with that server, whose user it becomes in the caller's place, with one reference, not

@@ -115,6 +115,45 @@ static bool is_there_locked(const struct soda_sessions *all, const struct soda_s
 	return false;
 }
 
+/* Adoptions */
+
+static bool is_adopted_locked(const struct soda_sessions *all, const struct soda_adoption *a)
+{
+	const struct soda_adoption *at = all->adoptions;
+
+	while (at && (at->tenant != a->tenant || at->client_id != a->client_id))
+		at = at->next;
+	return at;
+}
+
+void soda_adoption_begin(struct soda_sessions *all, struct soda_adoption *a,
+			 const struct soda_tenant *tenant, uint64_t client_id)
+{
+	struct soda_wait wait;
+
+	*a = (struct soda_adoption){ .tenant = tenant, .client_id = client_id };
+	soda_wait_begin(&wait, "an earlier HELLO by the same token to end");
+	pthread_mutex_lock(&all->lock);
+	while (is_adopted_locked(all, a))
+		soda_wait_turn(&wait, &all->changed, &all->lock);
+	a->next = all->adoptions;
+	all->adoptions = a;
+	pthread_mutex_unlock(&all->lock);
+	soda_wait_end(&wait);
+}
+
+void soda_adoption_end(struct soda_sessions *all, struct soda_adoption *a)
+{
+	struct soda_adoption **at = &all->adoptions;
+
+	pthread_mutex_lock(&all->lock);
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	pthread_cond_broadcast(&all->changed);
+	pthread_mutex_unlock(&all->lock);
+}
+
 /* Losses */
 
 /* A number of the agent that no client has been told yet; its bits that are flags stay. */

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -655,6 +656,58 @@ static void adopted_again_late(void **state)
 	end();
 }
 
+struct shown_at_once {
+	struct peer peer;
+	uint64_t id, epoch;
+};
+
+static void *show_at_once(void *arg)
+{
+	struct shown_at_once *s = arg;
+
+	peer_adopt_as(&s->peer, address, who[PHYSICS], s->id, token.token, s->epoch);
+	return NULL;
+}
+
+/*
+ * The server is silent, and the client shows its token again before the first HELLO by it has
+ * ended. The agent becomes that client once: else the key of the one is void by the other's.
+ */
+static void adopted_once(void **state)
+{
+	struct shown_at_once shown[2];
+	struct peer physics, again;
+	pthread_t threads[2];
+	struct soda_mr mr;
+	uint64_t id;
+
+	begin(false);
+	store_value(&physics, &mr);
+	id = physics.welcome.client_id;
+	next_agent();
+	address = agent.address;
+	peer_vanish(&physics);
+	assert_int_equal(kill(server.pid, SIGSTOP), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		shown[i].id = id;
+		shown[i].epoch = 2 + i;
+		assert_int_equal(pthread_create(&threads[i], NULL, show_at_once, &shown[i]), 0);
+	}
+	usleep(300000); /* so that both are on their way; on a slow machine they may not be */
+	assert_int_equal(kill(server.pid, SIGCONT), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	for (unsigned i = 0; i < 2; i++)
+		peer_vanish(&shown[i].peer);
+	if (peer_adopt_as(&again, address, who[PHYSICS], id, token.token, 4))
+		fail_msg("%s", again.why.text);
+	assert_int_equal(again.welcome.known, 1);
+	find_value(&again, &mr);
+	soda_conn_unmap_region(&mr);
+	peer_leave(&again);
+	end();
+}
+
 /* physics stores its value; the agent's key is rotated; next: the token that comes then. */
 static uint64_t store_and_rotate(struct peer *physics, struct soda_mr *mr,
 				 struct soda_wire_token *next)
@@ -851,6 +904,7 @@ int main(void)
 		cmocka_unit_test(serves_programs),
 		TESTS(awaits_its_clients),
 		cmocka_unit_test(adopted_again_late),
+		cmocka_unit_test(adopted_once),
 		cmocka_unit_test(adopted_after_rotation),
 		cmocka_unit_test(adopted_when_the_key_is_there),
 		cmocka_unit_test(knows_none_of_another_life),

@@ -4,8 +4,12 @@
 
 #include "nodes.h"
 
-int sim_uffd = -1;
 bool sim_host_shares;
+
+bool sim_uffd_is(int fd)
+{
+	return false;
+}
 
 ssize_t sim_uffd_read(void *out, size_t bytes)
 {

@@ -113,7 +113,7 @@ int soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key 
 	uint64_t *to = sealed;
 	struct sim_tag t;
 
-	if (sim_process() == SIM_HOST)
+	if (sim_is_host(sim_process()))
 		sim_host_check_resident(plain, SODA_SEAL_BLOCK);
 	for (uint32_t i = 0; i < SIM_BLOCK_WORDS; i++) {
 		if (i % (SIM_BLOCK_WORDS / 2) == 0)

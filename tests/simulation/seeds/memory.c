@@ -24,6 +24,10 @@ SECTIONS(server4)
 SECTIONS(server5)
 SECTIONS(server6)
 SECTIONS(server7)
+SECTIONS(host1)
+SECTIONS(host2)
+SECTIONS(host3)
+SECTIONS(host4)
 
 enum { PAGE = 4096 };
 
@@ -45,6 +49,8 @@ static struct part parts[SIM_PROCESSES][2] = {
 	[SIM_SERVER + 1] = PARTS(server2), [SIM_SERVER + 2] = PARTS(server3),
 	[SIM_SERVER + 3] = PARTS(server4), [SIM_SERVER + 4] = PARTS(server5),
 	[SIM_SERVER + 5] = PARTS(server6), [SIM_SERVER + 6] = PARTS(server7),
+	[SIM_HOST] = PARTS(host1),	   [SIM_HOST2] = PARTS(host2),
+	[SIM_HOST2 + 1] = PARTS(host3),	   [SIM_HOST2 + 2] = PARTS(host4),
 };
 
 void sim_memory_prepare(void)

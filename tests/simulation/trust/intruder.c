@@ -43,7 +43,7 @@ static bool of_the_host(const struct attempt *a)
 /* false: nobody knows the application yet, or there is nothing to be stolen. */
 static bool pretend(struct attempt *a)
 {
-	a->hello.client_id = sim_net_welcomed(SIM_SERVER).client;
+	a->hello.client_id = sim_net_welcomed(SIM_HOST, SIM_SERVER).client;
 	if (a->way == ITS_DATA)
 		a->opt.kind = SODA_CONN_DATA;
 	if (a->way == BY_A_TOKEN || a->way == STOLEN)
