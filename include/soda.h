@@ -338,6 +338,12 @@ SODA_API int soda_hold(const void *addr, size_t bytes);
 /* Undo one soda_hold() of the same range; also of an object that was freed. 0; -EINVAL. */
 SODA_API int soda_unhold(const void *addr, size_t bytes);
 
+/*
+ * Whether an object that is sealed (SODA_SEALED, SODA_SEAL) lies in the range, which may be any
+ * memory of the program: what hands content of objects to others asks this first.  0: none; 1.
+ */
+SODA_API int soda_is_sealed(const void *addr, size_t bytes);
+
 /* Fill the first out_bytes bytes of *out. -EINVAL: out is NULL. Not an atomic snapshot. */
 SODA_API int soda_get_stats(struct soda_stats *out, size_t out_bytes);
 

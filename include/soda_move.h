@@ -164,8 +164,9 @@ SODA_API int soda_move_end(struct soda_move_buffer *buffer);
  * *ticket_p is for soda_move_test() or _wait(), by one thread at a time.  ticket_p NULL: nobody
  * will ask.  -EINVAL: no pieces, one without bytes, sizes that overflow, pieces that overlap in the
  * step; -E2BIG: more than PIECES_MAX; -EFBIG: a piece ends behind the buffer; -EAGAIN: TICKETS_MAX
- * tickets have not ended yet: wait for one; -ENOTSUP: a piece lies in an object of SODA's, and
- * SODA_SEAL was on at soda_move_connect(); -ENOMEM; -ENOTCONN.
+ * tickets have not ended yet: wait for one; -ENOTSUP: a piece lies in an object that is sealed
+ * (soda_is_sealed() of soda.h), or in any of SODA's, and SODA_SEAL was on at soda_move_connect();
+ * -ENOMEM; -ENOTCONN.
  */
 SODA_API int soda_move(struct soda_move_buffer *buffer, const struct soda_move_piece *pieces,
 		       size_t n, struct soda_move_ticket **ticket_p);

@@ -299,8 +299,12 @@ static int open_listener(const struct soda_daemon *d, const struct soda_listener
 	ret = soda_listener_open(address, d->service, d->self, how, &listeners->at[listeners->n],
 				 &why);
 	if (ret < 0) {
-		soda_log_error("cannot listen on %s: %s", address,
-			       *why.text ? why.text : soda_strerror(ret));
+		/* most say themselves which address it is */
+		if (strstr(why.text, "cannot listen"))
+			soda_log_error("%s", why.text);
+		else
+			soda_log_error("cannot listen on %s: %s", address,
+				       *why.text ? why.text : soda_strerror(ret));
 		return ret;
 	}
 	listeners->n++;
@@ -386,13 +390,32 @@ static bool drain(const struct soda_daemon *d, struct listeners *listeners, int 
 	return true;
 }
 
+/* Those of the listeners, and of the metrics. */
+static void reload_certificates(struct soda_tls_context *tls, struct soda_metrics_http *http)
+{
+	struct soda_conf_error err = { "" };
+	int ret = soda_tls_context_reload(tls, &err);
+
+	if (ret == 0)
+		ret = soda_metrics_http_reload(http, &err);
+	if (ret == 0)
+		soda_log_info("SIGHUP: certificates: read again");
+	else
+		soda_log_warning("the certificates that were read before are used on: %s",
+				 err.text);
+}
+
 /* Until it is to end. True: by a signal. */
-static bool await_end(const struct soda_daemon *d, int signal_fd, int parent_fd)
+static bool await_end(const struct soda_daemon *d, const struct soda_listener_options *how,
+		      struct soda_metrics_http *http, int signal_fd, int parent_fd)
 {
 	enum event event;
 
-	while ((event = await(signal_fd, parent_fd, -1)) == RELOAD)
+	while ((event = await(signal_fd, parent_fd, -1)) == RELOAD) {
+		if (d->options->tls && d->options->certificates)
+			reload_certificates(how->tls, http);
 		d->reload(d->self);
+	}
 	return event == TERMINATE;
 }
 
@@ -412,7 +435,8 @@ static int serve(const struct soda_daemon *d, struct soda_listener_options *how,
 		ret = tell_addresses(d, &listeners);
 	if (ret == 0) {
 		announce(d, &listeners, http);
-		if (await_end(d, signal_fd, parent_fd) && !drain(d, &listeners, parent_fd))
+		if (await_end(d, how, http, signal_fd, parent_fd) &&
+		    !drain(d, &listeners, parent_fd))
 			soda_log_info("%u clients did not finish: their connections are closed",
 				      d->connected(d->self));
 	}

@@ -32,8 +32,10 @@ enum {
 
 struct soda_metrics_http {
 	struct soda_metrics_source source; /* set before start, then constant, and so below */
-	struct MHD_Daemon *daemon;
+	int fd;				   /* listens */
 	char url[128];
+	/* the main thread's, and so the next */
+	struct MHD_Daemon *daemon;
 	char *key, *chain; /* of https, PEM; NULL: http */
 	/* Places: descriptors, -1: free.  This and below: the thread's alone. */
 	int places[SODA_METRICS_CONNECTIONS_MAX];
@@ -148,16 +150,23 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
 
 /* Start and stop */
 
+static void forget_certificates(char *key, char *chain)
+{
+	if (key)
+		soda_wipe(key, strlen(key));
+	free(key);
+	free(chain);
+}
+
 static void destroy(struct soda_metrics_http *http)
 {
 	if (http->daemon)
 		MHD_stop_daemon(http->daemon);
 	if (http->text)
 		MHD_destroy_response(http->text);
-	if (http->key)
-		soda_wipe(http->key, strlen(http->key));
-	free(http->key);
-	free(http->chain);
+	if (http->fd >= 0)
+		close(http->fd);
+	forget_certificates(http->key, http->chain);
 	free(http);
 }
 
@@ -209,60 +218,108 @@ static bool is_local(const char *where)
 	return !strncmp(where, "127.", 4) || !strncmp(where, "[::1]", 5);
 }
 
-int soda_metrics_http_start(const char *address, const struct soda_metrics_source *source,
-			    struct soda_metrics_http **http_p, struct soda_conf_error *err)
+/* With the listener that there is, of which libmicrohttpd has a descriptor of its own. */
+static int start_daemon(struct soda_metrics_http *http, struct soda_conf_error *err)
 {
-	struct soda_metrics_http *http = calloc(1, sizeof(*http));
 	struct MHD_OptionItem tls[] = {
 		{ MHD_OPTION_END, 0, NULL },
-		{ MHD_OPTION_HTTPS_MEM_CERT, 0, NULL },
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, http->chain },
 		{ MHD_OPTION_HTTPS_PRIORITIES, 0,
 		  (void *)(uintptr_t) "SECURE128:-VERS-ALL:+VERS-TLS1.3" },
 		{ MHD_OPTION_END, 0, NULL },
 	};
+	int fd = fcntl(http->fd, F_DUPFD_CLOEXEC, 0);
+
+	if (http->key)
+		tls[0] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, http->key };
+	http->daemon =
+		fd < 0 ? NULL
+		       : MHD_start_daemon(
+				 MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC |
+					 (http->key ? MHD_USE_TLS : 0),
+				 0, NULL, NULL, handle, http, MHD_OPTION_LISTEN_SOCKET, fd,
+				 MHD_OPTION_CONNECTION_LIMIT,
+				 SODA_METRICS_CONNECTIONS_MAX + 1u, /* with the new one */
+				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SODA_METRICS_IDLE_S,
+				 MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				 (size_t)SODA_METRICS_REQUEST_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+				 MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+				 MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+	if (http->daemon)
+		return 0;
+	if (fd >= 0)
+		close(fd);
+	return soda_conf_fail(err, -EAGAIN, "metrics: libmicrohttpd cannot serve: %s",
+			      soda_strerror(errno));
+}
+
+int soda_metrics_http_start(const char *address, const struct soda_metrics_source *source,
+			    struct soda_metrics_http **http_p, struct soda_conf_error *err)
+{
+	struct soda_metrics_http *http = calloc(1, sizeof(*http));
 	char where[96];
-	int fd, r;
+	int r;
 
 	if (!http)
 		return soda_conf_fail(err, -ENOMEM, "metrics: %s", soda_strerror(ENOMEM));
 	http->source = *source;
+	http->fd = -1;
 	for (unsigned i = 0; i < SODA_METRICS_CONNECTIONS_MAX; i++)
 		http->places[i] = -1;
 	r = prepare_tls(http, err);
 	if (!r)
-		r = soda_metrics_listen(address, &fd, where, err);
-	if (!r && source->local_only && !http->key && !is_local(where)) {
-		close(fd);
+		r = soda_metrics_listen(address, &http->fd, where, err);
+	if (!r && source->local_only && !http->key && !is_local(where))
 		r = soda_conf_fail(err, -EACCES,
 				   "metrics: http in clear at %.80s, beyond this machine, is what "
 				   "--tls require forbids: give --tls-certificates, or 127.0.0.1",
 				   where);
+	if (!r) {
+		snprintf(http->url, sizeof(http->url), "http%s://%s/metrics", http->key ? "s" : "",
+			 where);
+		r = start_daemon(http, err);
+	}
+	if (r)
+		destroy(http);
+	else
+		*http_p = http;
+	return r;
+}
+
+int soda_metrics_http_reload(struct soda_metrics_http *http, struct soda_conf_error *err)
+{
+	MHD_socket listener = MHD_INVALID_SOCKET;
+	char *key, *chain;
+	int r;
+
+	if (!http || !http->key)
+		return 0;
+	key = http->key;
+	chain = http->chain;
+	http->key = http->chain = NULL;
+	r = prepare_tls(http, err);
+	if (!r && http->daemon) {
+		/* first: the end of a daemon shuts its listener down; who connects meanwhile waits
+		 */
+		listener = MHD_quiesce_daemon(http->daemon);
+		r = listener != MHD_INVALID_SOCKET
+			    ? 0
+			    : soda_conf_fail(err, -ENOTSUP, "metrics: libmicrohttpd cannot pause");
 	}
 	if (r) {
-		destroy(http);
+		forget_certificates(http->key, http->chain);
+		http->key = key;
+		http->chain = chain;
 		return r;
 	}
-	if (http->key) {
-		tls[0] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, http->key };
-		tls[1].ptr_value = http->chain;
+	if (http->daemon) {
+		close(listener);
+		MHD_stop_daemon(http->daemon);
 	}
-	snprintf(http->url, sizeof(http->url), "http%s://%s/metrics", http->key ? "s" : "", where);
-	http->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL_INTERNAL_THREAD | (http->key ? MHD_USE_TLS : 0), 0, NULL, NULL,
-		handle, http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-		SODA_METRICS_CONNECTIONS_MAX + 1u, /* with the new one */
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SODA_METRICS_IDLE_S,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SODA_METRICS_REQUEST_MAX,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
-		MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
-	if (!http->daemon) {
-		close(fd);
-		destroy(http);
-		return soda_conf_fail(err, -EAGAIN, "metrics: libmicrohttpd cannot serve: %s",
-				      soda_strerror(errno));
-	}
-	*http_p = http;
-	return 0;
+	http->daemon = NULL;
+	http->came = 0;
+	forget_certificates(key, chain);
+	return start_daemon(http, err);
 }
 
 const char *soda_metrics_http_url(const struct soda_metrics_http *http)

@@ -44,6 +44,12 @@ int soda_metrics_listen(const char *address, int *fd_p, char where_p[96],
  */
 int soda_metrics_http_start(const char *address, const struct soda_metrics_source *source,
 			    struct soda_metrics_http **http_p, struct soda_conf_error *err);
+/*
+ * Read the certificates again, for connections from now on; those under way are closed.  With an
+ * error nothing changes, but of -EAGAIN: there is no endpoint any more.  Nothing happens without
+ * certificates, or with http NULL.
+ */
+int soda_metrics_http_reload(struct soda_metrics_http *http, struct soda_conf_error *err);
 /* "http://127.0.0.1:9401/metrics", with the real port; valid until stop. */
 const char *soda_metrics_http_url(const struct soda_metrics_http *http);
 /* Close the connections, end the thread, free. http may be NULL. */

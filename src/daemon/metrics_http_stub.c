@@ -20,3 +20,8 @@ const char *soda_metrics_http_url(const struct soda_metrics_http *http)
 void soda_metrics_http_stop(struct soda_metrics_http *http)
 {
 }
+
+int soda_metrics_http_reload(struct soda_metrics_http *http, struct soda_conf_error *err)
+{
+	return 0;
+}

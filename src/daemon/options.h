@@ -108,7 +108,7 @@ struct soda_daemon_options {
 			.help = "Directory of cert.pem, the server's certificate and those above " \
 				"it, and key.pem, its key, which nobody else may read; with "      \
 				"--tls "                                                           \
-				"also --metrics is https then." HELP                               \
+				"also --metrics is https then. Read again at SIGHUP." HELP         \
 	}
 
 #define SODA_DAEMON_METRICS(ENV)                                                                   \

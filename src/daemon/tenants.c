@@ -94,7 +94,7 @@ static void drop_coming(struct soda_tenants *tenants, struct coming *coming, uns
 	for (unsigned i = 0; i < n; i++) {
 		if (coming[i].own)
 			tenants->ops->discard(coming[i].own);
-		free(coming[i].record);
+		soda_secret_free(coming[i].record, tenants->ops->record_bytes);
 	}
 	free(coming);
 }
@@ -114,7 +114,7 @@ static int prepare(struct soda_tenants *tenants, const struct soda_tenant_entry 
 		return r;
 	if (find_locked(tenants, entry->name)) /* this thread alone changes the list */
 		return 0;
-	c->record = calloc(1, tenants->ops->record_bytes);
+	c->record = soda_secret_new(tenants->ops->record_bytes);
 	return c->record ? 0 : soda_conf_fail(err, -ENOMEM, "out of memory");
 }
 
@@ -271,8 +271,7 @@ void soda_tenants_stop(struct soda_tenants *tenants)
 		if (tenants->ops->destroyed)
 			tenants->ops->destroyed(t);
 		soda_flow_destroy(&t->flow);
-		soda_wipe(t, sizeof(*t));
-		free(t);
+		soda_secret_free(t, tenants->ops->record_bytes);
 	}
 	pthread_mutex_destroy(&tenants->lock);
 }

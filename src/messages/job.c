@@ -394,23 +394,6 @@ static int find_how(const struct soda_msg_start *said, struct how *how)
 	return ret < 0 ? ret : find_agents(said, how);
 }
 
-/* The key's string, as so many bytes: not a hash that keeps secrets, and it need not be one. */
-static void fold_key(const char *text, uint8_t key[SODA_MSG_KEY_BYTES])
-{
-	uint64_t half[2] = { 0xcbf29ce484222325, 0x9ae16a3b2f90404f };
-
-	memset(key, 0, SODA_MSG_KEY_BYTES);
-	if (!text || !*text)
-		return;
-	for (; *text; text++)
-		for (unsigned i = 0; i < 2; i++) {
-			half[i] = (half[i] ^ (uint8_t)*text) * 0x100000001b3;
-			half[i] ^= half[i] >> (29 + i);
-		}
-	soda_wire_put_u64(key, half[0]);
-	soda_wire_put_u64(key + 8, half[1] | 1);
-}
-
 /* A JOIN as it travels. It is the caller's. NULL: no memory. */
 static uint8_t *make_join(const struct how *how, uint64_t life, enum soda_msg_role role, bool again,
 			  size_t *bytes_p)
@@ -428,7 +411,6 @@ static uint8_t *make_join(const struct how *how, uint64_t life, enum soda_msg_ro
 
 	if (!body)
 		return NULL;
-	fold_key(how->key, join.key);
 	soda_wire_put_msg_join(body, &join);
 	memcpy(body + SODA_WIRE_MSG_JOIN_BYTES, how->name, join.name_bytes);
 	if (how->shape)
@@ -438,13 +420,31 @@ static uint8_t *make_join(const struct how *how, uint64_t life, enum soda_msg_ro
 	return body;
 }
 
-int soda_msg_connect(const struct soda_msg_job *job, const void *join, size_t bytes, int timeout_ms,
+static int sign_join(const struct soda_msg_job *job, struct soda_conn *conn, uint8_t *join,
+		     size_t bytes, int timeout_ms, struct soda_why *why)
+{
+	uint8_t body[sizeof(uint32_t)], reply[SODA_WIRE_MSG_CHALLENGE_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_wire_msg_challenge of;
+	size_t n = 0;
+	int ret;
+
+	soda_wire_put_u32(body, SODA_MSG_VERSION);
+	ret = soda_conn_call(conn, (enum soda_msg)SODA_MSG_MESSAGES_CHALLENGE, &iov, 1, reply,
+			     sizeof(reply), &n, timeout_ms, why);
+	if (ret == 0)
+		ret = soda_wire_get_msg_challenge(reply, n, &of);
+	return ret < 0 ? ret : soda_job_sign_join(job->pair, &of, join, bytes);
+}
+
+int soda_msg_connect(const struct soda_msg_job *job, uint8_t *join, size_t bytes, int timeout_ms,
 		     struct soda_conn **conn_p, struct soda_why *why)
 {
-	struct iovec iov = { (void *)(uintptr_t)join, bytes };
+	struct iovec iov = { join, bytes };
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = timeout_ms,
 					       .calls = SODA_MSG_AHEAD };
+	int call_ms = timeout_ms ? timeout_ms : SODA_MSG_CALL_MS;
 	struct soda_wire_welcome welcome;
 	struct soda_conn *conn;
 	uint8_t reply[4];
@@ -455,8 +455,11 @@ int soda_msg_connect(const struct soda_msg_job *job, const void *join, size_t by
 
 	if (ret < 0)
 		return ret;
-	ret = soda_conn_call(conn, (enum soda_msg)SODA_MSG_MESSAGES_JOIN, &iov, 1, reply,
-			     sizeof(reply), &n, timeout_ms ? timeout_ms : SODA_MSG_CALL_MS, why);
+	if (job->pair)
+		ret = sign_join(job, conn, join, bytes, call_ms, why);
+	if (ret == 0)
+		ret = soda_conn_call(conn, (enum soda_msg)SODA_MSG_MESSAGES_JOIN, &iov, 1, reply,
+				     sizeof(reply), &n, call_ms, why);
 	if (ret < 0)
 		soda_conn_close(conn);
 	else
@@ -624,6 +627,7 @@ static void destroy(struct soda_msg_job *job)
 	soda_gathers_free(&job->gathers);
 	free(job->join[0]);
 	free(job->join[1]);
+	soda_secret_free(job->pair, sizeof(*job->pair));
 	pthread_cond_destroy(&job->news);
 	pthread_cond_destroy(&job->room);
 	pthread_cond_destroy(&job->work);
@@ -645,10 +649,29 @@ static int start_router(struct soda_msg_job *job, struct how *how)
 	return 0;
 }
 
+/* What is derived of the job's key; the key itself is forgotten. */
+static int take_key(struct soda_msg_job *job, struct how *how)
+{
+	int ret = 0;
+
+	if (how->key && *how->key) {
+		job->pair = soda_secret_new(sizeof(*job->pair));
+		ret = job->pair ? soda_job_pair_make(how->key, how->name, job->pair) : -ENOMEM;
+	}
+	soda_wipe(how->found_key, sizeof(how->found_key));
+	how->key = NULL;
+	if (ret == -ENOTSUP)
+		return soda_msg_failed(ret, "a job's key needs OpenSSL's libcrypto, with Ed25519 "
+					    "(Debian: libssl3)");
+	return ret < 0 ? soda_msg_failed(ret, "the job's key: %s", soda_strerror(ret)) : 0;
+}
+
 static int set_up(struct soda_msg_job *job, struct how *how)
 {
-	int ret = how->routes ? start_router(job, how) : 0;
+	int ret = take_key(job, how);
 
+	if (ret == 0 && how->routes)
+		ret = start_router(job, how);
 	memcpy(job->agent, how->agent, sizeof(job->agent));
 	if (ret == 0)
 		ret = connect_one(job, how, SODA_MSG_PUSHES, &job->push_conn);

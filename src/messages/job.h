@@ -32,6 +32,7 @@
 #include "messages/rings.h"
 #include "soda_msg.h"
 #include "transport/api/transport.h"
+#include "trust/job_key.h"
 #include "wire/messages.h"
 
 enum {
@@ -155,7 +156,8 @@ struct soda_msg_job {
 
 	struct soda_msg_router *router;	  /* in this process; NULL: an agent routes. Constant */
 	char agent[SODA_ADDRESS_MAX + 1]; /* set before the threads start, then constant */
-	uint8_t *join[2]; /* JOINs of a client that comes back, by role - 1: likewise */
+	struct soda_job_pair *pair;	  /* of the job's key; NULL: it has none. Likewise */
+	uint8_t *join[2]; /* JOINs of a client that comes back, by role - 1: of its thread */
 	size_t join_bytes;
 	bool silent; /* who ends the job has aborted the connections */
 
@@ -177,10 +179,11 @@ int soda_msg_error_locked(const struct soda_msg_job *job);
 void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why);
 uint64_t soda_msg_now_ns(void);
 /*
- * Connect to the job's agent, and say this JOIN. timeout_ms 0: as long as such things may take.  0,
- * with the connection; errors of soda_conn_join() and of the call.
+ * Connect to the job's agent, and say this JOIN, signed where the job has a key. timeout_ms 0: as
+ * long as such things may take.  0, with the connection; errors of soda_conn_join() and of the
+ * call.
  */
-int soda_msg_connect(const struct soda_msg_job *job, const void *join, size_t bytes, int timeout_ms,
+int soda_msg_connect(const struct soda_msg_job *job, uint8_t *join, size_t bytes, int timeout_ms,
 		     struct soda_conn **conn_p, struct soda_why *why);
 /* There is news for the program. */
 void soda_msg_news_locked(struct soda_msg_job *job);

@@ -16,22 +16,25 @@ enum {
 	TRIES = 16, /* to read what may go again at once */
 };
 
+static void look(struct soda_fabric *f, void *lib)
+{
+	*(void **)&f->hold = dlsym(lib, "soda_hold");
+	*(void **)&f->unhold = dlsym(lib, "soda_unhold");
+	*(void **)&f->is_sealed = dlsym(lib, "soda_is_sealed");
+}
+
 void soda_fabric_find(struct soda_fabric *f)
 {
-	void *lib, *hold = dlsym(RTLD_DEFAULT, "soda_hold"),
-		   *unhold = dlsym(RTLD_DEFAULT, "soda_unhold");
+	void *lib;
 
-	if (!hold && (lib = dlopen("libsoda.so.0", RTLD_LAZY | RTLD_NOLOAD))) {
+	look(f, RTLD_DEFAULT);
+	if (!f->hold && (lib = dlopen("libsoda.so.0", RTLD_LAZY | RTLD_NOLOAD))) {
 		/* of a program that has loaded it for itself alone (RTLD_LOCAL) */
-		hold = dlsym(lib, "soda_hold");
-		unhold = dlsym(lib, "soda_unhold");
+		look(f, lib);
 		dlclose(lib);
 	}
-	*f = (struct soda_fabric){ NULL, NULL };
-	if (!hold || !unhold)
-		return;
-	*(void **)&f->hold = hold;
-	*(void **)&f->unhold = unhold;
+	if (!f->hold || !f->unhold || !f->is_sealed)
+		*f = (struct soda_fabric){ NULL, NULL, NULL };
 }
 
 static void *address(uint64_t from)
@@ -48,6 +51,22 @@ bool soda_fabric_any(const struct soda_fabric *f, const struct soda_wire_piece *
 {
 	for (size_t i = 0; f->hold && i < n; i++)
 		if (pieces[i].fill == SODA_WIRE_PIECE_COPY && soda_fabric_has(f, pieces[i].from))
+			return true;
+	return false;
+}
+
+/* From a piece's first byte to its last; pieces that were checked do not overflow 64 bits. */
+static size_t reach(const struct soda_wire_piece *p)
+{
+	return p->count ? p->stride * (p->count - 1) + p->bytes : p->bytes;
+}
+
+bool soda_fabric_any_sealed(const struct soda_fabric *f, const struct soda_wire_piece *pieces,
+			    size_t n)
+{
+	for (size_t i = 0; f->is_sealed && i < n; i++)
+		if (pieces[i].fill == SODA_WIRE_PIECE_COPY &&
+		    f->is_sealed(address(pieces[i].from), reach(&pieces[i])))
 			return true;
 	return false;
 }

@@ -23,6 +23,7 @@
 struct soda_fabric {
 	int (*hold)(const void *addr, size_t bytes);
 	int (*unhold)(const void *addr, size_t bytes);
+	int (*is_sealed)(const void *addr, size_t bytes);
 };
 
 void soda_fabric_find(struct soda_fabric *f);
@@ -30,6 +31,9 @@ void soda_fabric_find(struct soda_fabric *f);
 bool soda_fabric_has(const struct soda_fabric *f, uint64_t from);
 /* Whether a piece begins in an object. */
 bool soda_fabric_any(const struct soda_fabric *f, const struct soda_wire_piece *pieces, size_t n);
+/* Whether a sealed object lies where a piece does, or between a piece's elements. */
+bool soda_fabric_any_sealed(const struct soda_fabric *f, const struct soda_wire_piece *pieces,
+			    size_t n);
 
 enum { SODA_FABRIC_RANGES = 64 };
 

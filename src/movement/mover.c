@@ -571,12 +571,13 @@ int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piec
 	t->wanted = ticket_p;
 	t->blocks = blocks;
 	t->fabric = soda_fabric_any(&m->fabric, t->pieces, t->pieces_n);
-	if (t->fabric && m->seals) {
+	if ((t->fabric && m->seals) || soda_fabric_any_sealed(&m->fabric, t->pieces, t->pieces_n)) {
 		free(t);
 		errno = saved;
-		return soda_move_failed(-ENOTSUP, "a piece lies in an object, which is sealed "
-						  "(SODA_SEAL), and the agent would see it: copy "
-						  "to other memory what it may see");
+		return soda_move_failed(-ENOTSUP,
+					"a piece lies in an object, which is sealed (SODA_SEAL, "
+					"SODA_SEALED), and the agent would see it: copy to other "
+					"memory what it may see");
 	}
 	pthread_mutex_lock(&m->lock);
 	ret = queue_locked(m, t);

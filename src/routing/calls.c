@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "base/wait.h"
@@ -29,6 +30,76 @@ static int say_version(struct soda_reply *reply)
 	return 0;
 }
 
+static int challenge(struct soda_router_client *c, const void *body, size_t bytes,
+		     struct soda_reply *reply)
+{
+	int ret;
+
+	if (bytes != sizeof(uint32_t))
+		return -EPROTO;
+	ret = check_version(soda_wire_get_u32(body), reply);
+	if (ret == 0)
+		ret = soda_msg_jobs_challenge(&c->router->jobs, &c->challenge, &reply->why);
+	if (ret < 0)
+		return ret;
+	c->asked = true;
+	soda_wire_put_msg_challenge(reply->body, &c->challenge);
+	reply->bytes = SODA_WIRE_MSG_CHALLENGE_BYTES;
+	return 0;
+}
+
+static bool has_key(const uint8_t key[SODA_MSG_KEY_BYTES])
+{
+	static const uint8_t none[SODA_MSG_KEY_BYTES];
+
+	return memcmp(key, none, sizeof(none)) != 0;
+}
+
+/* A nonce is good for one try. */
+static int take_challenge(struct soda_router_client *c, struct soda_why *why)
+{
+	if (!c->asked)
+		return soda_msg_refuse(why, -EACCES,
+				       "messages: who has a job's key proves it, after CHALLENGE");
+	c->asked = false;
+	return 0;
+}
+
+static int say_proved(int ret, struct soda_why *why)
+{
+	return ret == -EACCES
+		       ? soda_msg_refuse(why, ret, "messages: the proof of the job's key is wrong")
+		       : ret;
+}
+
+static int check_join(struct soda_router_client *c, const void *body, size_t bytes,
+		      const struct soda_wire_msg_join *j, struct soda_why *why)
+{
+	int ret = has_key(j->key) ? take_challenge(c, why) : 0;
+
+	return ret || !has_key(j->key)
+		       ? ret
+		       : say_proved(soda_job_check_join(&c->challenge, body, bytes), why);
+}
+
+/* Whether the job's ranks there say that the router does serve it. */
+static int check_link(struct soda_router_client *c, const void *body, size_t bytes,
+		      const struct soda_wire_msg_link *l, const char *name, size_t name_bytes,
+		      struct soda_why *why)
+{
+	char text[SODA_WIRE_MAX_NAME + 1];
+	const struct soda_job_place place = { text, l->ranks, l->agents, l->from, l->shape };
+	int ret = has_key(l->key) ? take_challenge(c, why) : 0;
+
+	if (ret || !has_key(l->key))
+		return ret;
+	if (name_bytes > SODA_WIRE_MAX_NAME)
+		return -EPROTO;
+	memcpy(text, name, name_bytes);
+	text[name_bytes] = 0;
+	return say_proved(soda_job_check_link(c->challenge.nonce, body, bytes, &place), why);
+}
+
 static int join(struct soda_router_client *c, const void *body, size_t bytes,
 		struct soda_reply *reply)
 {
@@ -41,6 +112,8 @@ static int join(struct soda_router_client *c, const void *body, size_t bytes,
 	if (bytes >= sizeof(uint32_t) && check_version(soda_wire_get_u32(body), reply) < 0)
 		return -ENOTSUP;
 	ret = soda_wire_get_msg_join(body, bytes, &j, &place);
+	if (ret == 0)
+		ret = check_join(c, body, bytes, &j, &reply->why);
 	if (ret == 0)
 		ret = soda_msg_job_join(&c->router->jobs, &j, &place, c->info, c, &c->job, &made,
 					&reply->why);
@@ -68,6 +141,8 @@ static int link_agent(struct soda_router_client *c, const void *body, size_t byt
 	ret = soda_wire_get_msg_link(body, bytes, &l);
 	if (ret == 0 && owners->find)
 		ret = owners->find(owners->arg, tenant, &name, &name_bytes, &tenant, &reply->why);
+	if (ret == 0)
+		ret = check_link(c, body, bytes, &l, name, name_bytes, &reply->why);
 	if (ret == 0)
 		ret = soda_msg_job_link(&c->router->jobs, &l, name, name_bytes, tenant, &c->job,
 					&c->link, &reply->why);
@@ -320,6 +395,8 @@ int soda_router_call(struct soda_router_client *c, int type, const void *body, s
 
 	if (first && c->job)
 		return soda_msg_refuse(&reply->why, -EBUSY, "messages: it has joined");
+	if (type == SODA_MSG_MESSAGES_CHALLENGE)
+		return challenge(c, body, bytes, reply);
 	if (first)
 		return type == SODA_MSG_MESSAGES_JOIN ? join(c, body, bytes, reply)
 						      : link_agent(c, body, bytes, reply);

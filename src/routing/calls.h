@@ -35,6 +35,8 @@ struct soda_router_client {
 	struct soda_router *router;
 	const struct soda_peer_info *info; /* who it is; stays as long as the client */
 	/* the router's, and so below */
+	struct soda_wire_msg_challenge challenge; /* of the next JOIN or LINK, where asked */
+	bool asked;
 	struct soda_msg_job
 		*job; /* NULL: before JOIN. Set by the one control connection's thread */
 	struct soda_msg_link *link; /* not NULL: another router */

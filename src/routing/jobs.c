@@ -15,6 +15,7 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/wait.h"
 #include "routing/jobs_impl.h"
 
@@ -97,6 +98,39 @@ int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget,
 	return ret;
 }
 
+static int make_own(struct soda_job_pair **own_p)
+{
+	struct soda_job_pair *own = soda_secret_new(sizeof(*own));
+	int ret = own ? soda_job_pair_draw(own) : -ENOMEM;
+
+	if (ret < 0)
+		soda_secret_free(own, sizeof(*own));
+	else
+		*own_p = own;
+	return ret;
+}
+
+int soda_msg_jobs_challenge(struct soda_msg_jobs *all, struct soda_wire_msg_challenge *c_p,
+			    struct soda_why *why)
+{
+	struct soda_wire_msg_challenge c;
+	int ret;
+
+	pthread_mutex_lock(&all->lock);
+	ret = all->own ? 0 : make_own(&all->own);
+	if (ret == 0)
+		memcpy(c.router, all->own->shown, sizeof(c.router));
+	pthread_mutex_unlock(&all->lock);
+	if (ret == 0)
+		ret = soda_random(c.nonce, sizeof(c.nonce));
+	if (ret < 0)
+		return soda_msg_refuse(why, ret, "messages: the agent cannot check a job's key: %s",
+				       ret == -ENOTSUP ? "it needs OpenSSL (Debian: libssl3)"
+						       : soda_strerror(ret));
+	*c_p = c;
+	return 0;
+}
+
 void soda_msg_jobs_destroy(struct soda_msg_jobs *all)
 {
 	struct soda_wait wait;
@@ -113,6 +147,7 @@ void soda_msg_jobs_destroy(struct soda_msg_jobs *all)
 	if (all->has_last)
 		pthread_join(all->last, NULL);
 	assert(!all->reserved && !all->list && !all->away);
+	soda_secret_free(all->own, sizeof(*all->own));
 	sem_destroy(&all->turns);
 	pthread_cond_destroy(&all->changed);
 	pthread_cond_destroy(&all->fewer);
@@ -237,6 +272,7 @@ static struct soda_msg_job *make(struct soda_msg_jobs *all, const struct soda_wi
 	job->all = all;
 	memcpy(job->name, place->name, join->name_bytes);
 	memcpy(job->key, join->key, sizeof(job->key));
+	memcpy(job->grant, join->grant, sizeof(job->grant));
 	job->keyed = memcmp(join->key, none, sizeof(none)) != 0;
 	job->local = who->local;
 	job->tenant = who->tenant;

@@ -17,6 +17,7 @@
 #include "routing/inbox.h"
 #include "routing/near.h"
 #include "transport/api/service.h"
+#include "trust/job_key.h"
 
 /* The answer to a PUSH or RELAY, kept because the call may be made again. */
 struct soda_msg_answer {
@@ -96,7 +97,9 @@ struct soda_msg_job {
 	uint64_t rings_bytes; /* of the budget, beside the inboxes */
 	/* set when it is made, then constant */
 	char name[SODA_WIRE_MAX_NAME + 1];
-	uint8_t key[SODA_MSG_KEY_BYTES];
+	uint8_t key[SODA_MSG_KEY_BYTES]; /* what it is known by, and what it has given this router
+					  */
+	uint8_t grant[SODA_MSG_SIGNATURE_BYTES];
 	bool keyed, local;
 	uint32_t tenant; /* whose names this one is among (soda_peer_info.tenant) */
 	uid_t uid;
@@ -170,6 +173,7 @@ struct soda_msg_jobs {
 	pthread_cond_t fewer;	   /* jobs, or threads */
 	uint64_t budget;	   /* set before start, then constant */
 	uint64_t reserved;	   /* guarded by lock, and so the next */
+	struct soda_job_pair *own; /* this router's; NULL: no job with a key has asked for it yet */
 	struct soda_msg_job *list; /* all whose name can be joined */
 	unsigned n;		   /* jobs, those that are not listed too */
 	struct soda_msg_away *away;
@@ -192,6 +196,12 @@ extern const struct soda_msg_tuning soda_msg_tuning_usual;
 /* Starts a thread. 0, negative errno. */
 int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget,
 		       const struct soda_msg_tuning *tuning);
+/*
+ * Of a job with a key: what is to be signed on one connection. 0; -ENOTSUP: no OpenSSL, -ENOMEM,
+ * -EIO, why.
+ */
+int soda_msg_jobs_challenge(struct soda_msg_jobs *all, struct soda_wire_msg_challenge *c_p,
+			    struct soda_why *why);
 /* When the last client has left its job; awaits the ends of jobs and of links. */
 void soda_msg_jobs_destroy(struct soda_msg_jobs *all);
 

@@ -448,6 +448,25 @@ static size_t name_job(const struct way *w, char *out, size_t room)
 				job->name);
 }
 
+/* A job with a key: that its ranks here have shown it, by what the other agent has just drawn. */
+static int prove_link(struct way *w, uint8_t *link, const struct iovec *name, struct soda_why *why)
+{
+	uint8_t body[sizeof(uint32_t)], reply[SODA_WIRE_MSG_CHALLENGE_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_wire_msg_challenge of;
+	size_t n = 0;
+	int ret;
+
+	soda_wire_put_u32(body, SODA_MSG_VERSION);
+	ret = soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_CHALLENGE, &iov, 1, reply,
+			     sizeof(reply), &n, SODA_MSG_PATIENCE_MS, why);
+	if (ret == 0)
+		ret = soda_wire_get_msg_challenge(reply, n, &of);
+	return ret < 0 ? ret
+		       : soda_job_sign_link(w->link->job->all->own, of.nonce, link, name->iov_base,
+					    name->iov_len);
+}
+
 static int say_link(struct way *w, struct soda_why *why)
 {
 	char name[SODA_WIRE_TENANT_MAX + 1 + SODA_WIRE_MAX_NAME + 1];
@@ -462,9 +481,15 @@ static int say_link(struct way *w, struct soda_why *why)
 	uint8_t body[SODA_WIRE_MSG_LINK_BYTES], reply[4];
 	struct iovec iov[2] = { { body, sizeof(body) }, { name, name_job(w, name, sizeof(name)) } };
 	size_t n;
+	int ret = 0;
 
 	memcpy(link.key, job->key, sizeof(link.key));
+	memcpy(link.grant, job->grant, sizeof(link.grant));
 	soda_wire_put_msg_link(body, &link);
+	if (job->keyed)
+		ret = prove_link(w, body, &iov[1], why);
+	if (ret < 0)
+		return ret;
 	return soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_LINK, iov, 2, reply,
 			      sizeof(reply), &n, SODA_MSG_PATIENCE_MS, why);
 }

@@ -54,8 +54,17 @@ int soda_random(void *out, size_t bytes);
  * fork(2) nor a core dump has.  NULL: there is none. munmap(2) it, wiped.
  */
 void *soda_secret_map(uint64_t bytes);
-/* A core dump has none of the pages in which these bytes lie. */
+/*
+ * The pages in which these bytes lie, once they are touched, are not swapped, as far as
+ * RLIMIT_MEMLOCK goes.
+ */
+void soda_secret_lock(void *memory, size_t bytes);
+/* The same, and a core dump has none of them. */
 void soda_secret_hide(void *memory, size_t bytes);
+/* Zeros for something with keys in it: soda_secret_map(), locked. NULL: there is none. */
+void *soda_secret_new(size_t bytes);
+/* Wiped; bytes: as it was made. NULL is a no-op. */
+void soda_secret_free(void *memory, size_t bytes);
 /* Overwrite what is not needed any more; not optimised away. */
 void soda_wipe(void *memory, size_t bytes);
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "trust/crypto.h"
 
@@ -57,12 +59,30 @@ void soda_wipe(void *memory, size_t bytes)
 	explicit_bzero(memory, bytes);
 }
 
-void soda_secret_hide(void *memory, size_t bytes)
+/* The whole pages in which bytes lie. */
+static void *pages_of(const void *memory, size_t *bytes)
 {
 	uintptr_t from = (uintptr_t)memory & ~(uintptr_t)4095;
-	uintptr_t end = ((uintptr_t)memory + bytes + 4095) & ~(uintptr_t)4095;
+	uintptr_t end = ((uintptr_t)memory + *bytes + 4095) & ~(uintptr_t)4095;
 
-	madvise((void *)from, end - from, MADV_DONTDUMP);
+	*bytes = end - from;
+	return (void *)from;
+}
+
+void soda_secret_lock(void *memory, size_t bytes)
+{
+	void *pages = pages_of(memory, &bytes);
+
+	/* the kernel's own: that of `soda run` is for fabric memory */
+	syscall(SYS_mlock2, pages, bytes, MLOCK_ONFAULT);
+}
+
+void soda_secret_hide(void *memory, size_t bytes)
+{
+	void *pages = pages_of(memory, &bytes);
+
+	madvise(pages, bytes, MADV_DONTDUMP);
+	soda_secret_lock(pages, bytes);
 }
 
 void *soda_secret_map(uint64_t bytes)
@@ -76,4 +96,21 @@ void *soda_secret_map(uint64_t bytes)
 	madvise(p, bytes, MADV_DONTDUMP);
 	madvise(p, bytes, MADV_NOHUGEPAGE);
 	return p;
+}
+
+void *soda_secret_new(size_t bytes)
+{
+	void *p = soda_secret_map(bytes);
+
+	if (p)
+		soda_secret_lock(p, bytes);
+	return p;
+}
+
+void soda_secret_free(void *memory, size_t bytes)
+{
+	if (!memory)
+		return;
+	soda_wipe(memory, bytes);
+	munmap(memory, bytes);
 }

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -237,12 +236,11 @@ int soda_identity_load(const char *tenant, const char *key_file, const char *ser
 		return r;
 	if (server && !soda_wire_server_ok(server))
 		return bad_server_name(server, err);
-	identity = soda_secret_map(sizeof(*identity));
+	identity = soda_secret_new(sizeof(*identity));
 	if (identity)
 		identity->path = strdup(key_file);
 	if (!identity || !identity->path) {
-		if (identity)
-			munmap(identity, sizeof(*identity));
+		soda_secret_free(identity, sizeof(*identity));
 		return soda_conf_fail(err, -ENOMEM, "out of memory");
 	}
 	name_server(identity, server, address);
@@ -290,7 +288,7 @@ int soda_identity_encrypt(enum soda_tls_mode mode, const char *certificates, con
 	if (r)
 		return r;
 	if (!identity)
-		identity = *identity_p = soda_secret_map(sizeof(*identity));
+		identity = *identity_p = soda_secret_new(sizeof(*identity));
 	if (!identity) {
 		soda_tls_context_free(tls);
 		return soda_conf_fail(err, -ENOMEM, "out of memory");
@@ -340,6 +338,10 @@ int soda_identity_refresh(struct soda_identity *identity)
 	struct stat st;
 	int r;
 
+	if (identity->tls && soda_tls_context_is_old(identity->tls) &&
+	    soda_tls_context_reload(identity->tls, &err))
+		soda_log_warning("the certificates that were read before are used on: %s",
+				 err.text);
 	if (!identity->proves)
 		return 0;
 	if (stat(identity->path, &st))
@@ -358,8 +360,7 @@ void soda_identity_free(struct soda_identity *identity)
 {
 	if (!identity)
 		return;
-	soda_wipe(identity->key, sizeof(identity->key));
 	soda_tls_context_free(identity->tls);
 	free(identity->path);
-	munmap(identity, sizeof(*identity));
+	soda_secret_free(identity, sizeof(*identity));
 }

@@ -293,7 +293,7 @@ static int grow(struct soda_sealed_file *f)
 
 	if (f->keys_n < f->keys_room)
 		return 0;
-	keys = soda_secret_map(room * sizeof(*keys));
+	keys = soda_secret_new(room * sizeof(*keys));
 	if (!keys)
 		return -ENOMEM;
 	if (f->keys_n)

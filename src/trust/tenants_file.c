@@ -38,6 +38,11 @@ struct soda_tenant_entry *soda_tenants_file_find(const struct soda_tenants_file 
 	return NULL;
 }
 
+static void free_entries(struct soda_tenants_file *file)
+{
+	soda_secret_free(file->tenants, file->room * sizeof(*file->tenants));
+}
+
 int soda_tenants_file_add(struct soda_tenants_file *file, const char *name,
 			  struct soda_tenant_entry **entry_p, struct soda_conf_error *err)
 {
@@ -52,15 +57,14 @@ int soda_tenants_file_add(struct soda_tenants_file *file, const char *name,
 		return soda_conf_fail(err, -EEXIST, "tenant %s is there already", name);
 	if (file->n == SODA_TENANTS_MAX)
 		return soda_conf_fail(err, -E2BIG, "at most %d tenants", SODA_TENANTS_MAX);
-	more = calloc(file->n + 1, sizeof(*more));
+	more = soda_secret_new((file->n + 1) * sizeof(*more));
 	if (!more)
 		return soda_conf_fail(err, -ENOMEM, "out of memory");
 	if (file->n)
 		memcpy(more, file->tenants, file->n * sizeof(*more));
-	if (file->n)
-		soda_wipe(file->tenants, file->n * sizeof(*more));
-	free(file->tenants);
+	free_entries(file);
 	file->tenants = more;
+	file->room = file->n + 1;
 	*entry_p = &more[file->n++];
 	memcpy((*entry_p)->name, name, strlen(name));
 	return 0;
@@ -86,7 +90,7 @@ void soda_tenants_file_free(struct soda_tenants_file *file)
 {
 	for (unsigned i = 0; i < file->n; i++)
 		clear_entry(&file->tenants[i]);
-	free(file->tenants);
+	free_entries(file);
 	*file = (struct soda_tenants_file){ .n = 0 };
 }
 

@@ -67,8 +67,8 @@ struct soda_tenant_entry {
 
 struct soda_tenants_file {
 	char server[SODA_WIRE_TENANT_MAX + 1];
-	struct soda_tenant_entry *tenants;
-	unsigned n;
+	struct soda_tenant_entry *tenants; /* a soda_secret_new() of room for so many */
+	unsigned n, room;
 };
 
 /*

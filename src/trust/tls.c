@@ -125,10 +125,13 @@ enum { DATA_PROTOCOL_BYTES = sizeof(data_protocol) - 1 };
 enum { ID_BYTES = sizeof(ID_PREFIX) - 1 + 2 * SODA_WIRE_KEY_ID_BYTES, RECORD_BYTES = 16 << 10 };
 
 struct soda_tls_context {
-	SSL_CTX *ssl;
+	pthread_mutex_t lock;
+	SSL_CTX *ssl;			/* guarded by lock */
+	struct timespec age;		/* of SODA_TLS_ROOTS, as it was last read; likewise */
 	const struct soda_guard *guard; /* who listens; NULL: no tenants */
-	bool certificates;
-	bool kernel; /* who listens: data connections may come */
+	bool serves;
+	char *certificates; /* their directory; NULL: there are none */
+	bool kernel;	    /* who listens: data connections may come */
 };
 
 struct soda_tls {
@@ -430,8 +433,10 @@ static struct soda_tls_context *new_context(const SSL_METHOD *method, struct sod
 {
 	struct soda_tls_context *c = calloc(1, sizeof(*c));
 
-	if (c)
+	if (c) {
+		pthread_mutex_init(&c->lock, NULL);
 		c->ssl = THE(SSL_CTX_new)(method);
+	}
 	if (c && c->ssl &&
 	    THE(SSL_CTX_ctrl)(c->ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) &&
 	    THE(SSL_CTX_ctrl)(c->ssl, SSL_CTRL_SET_MAX_PROTO_VERSION, 0, NULL) &&
@@ -506,9 +511,23 @@ static int load_roots(SSL_CTX *ssl, const char *dir, struct soda_conf_error *err
 	return r;
 }
 
+/* When the roots were written; zeros: they are not there. */
+static struct timespec age_of_roots(const char *dir)
+{
+	struct soda_conf_error ignored;
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (path_in(dir, SODA_TLS_ROOTS, path, &ignored) || stat(path, &st))
+		return (struct timespec){ 0 };
+	return st.st_mtim;
+}
+
 static int make_context(bool serves, const char *certificates, struct soda_tls_context **context_p,
 			struct soda_conf_error *err)
 {
+	struct timespec age =
+		certificates && !serves ? age_of_roots(certificates) : (struct timespec){ 0 };
 	struct soda_tls_context *c;
 	char none[SODA_TLS_WHY];
 	int r = 0;
@@ -520,8 +539,11 @@ static int make_context(bool serves, const char *certificates, struct soda_tls_c
 	else if (certificates)
 		r = serves ? load_chain(c->ssl, certificates, err)
 			   : load_roots(c->ssl, certificates, err);
+	if (c && !r && certificates && !(c->certificates = strdup(certificates)))
+		r = soda_conf_fail(err, -ENOMEM, "out of memory");
 	if (c && !r) {
-		c->certificates = certificates;
+		c->serves = serves;
+		c->age = age;
 		c->kernel = serves && soda_tls_kernel(none) == 0;
 		if (c->kernel)
 			THE(SSL_CTX_set_alpn_select_cb)(c->ssl, choose_protocol, NULL);
@@ -569,6 +591,40 @@ int soda_tls_visit(const char *certificates, struct soda_tls_context **context_p
 	return r ? r : make_context(false, certificates, context_p, err);
 }
 
+int soda_tls_context_reload(struct soda_tls_context *context, struct soda_conf_error *err)
+{
+	struct soda_tls_context *fresh;
+	SSL_CTX *before;
+	int r;
+
+	if (!context || !context->certificates)
+		return 0;
+	r = make_context(context->serves, context->certificates, &fresh, err);
+	if (r)
+		return r;
+	pthread_mutex_lock(&context->lock);
+	before = context->ssl;
+	context->ssl = fresh->ssl;
+	context->age = fresh->age;
+	pthread_mutex_unlock(&context->lock);
+	fresh->ssl = before; /* which lives as long as connections that were made with it */
+	soda_tls_context_free(fresh);
+	return 0;
+}
+
+bool soda_tls_context_is_old(struct soda_tls_context *context)
+{
+	struct timespec now, then;
+
+	if (!context->certificates || context->serves)
+		return false;
+	now = age_of_roots(context->certificates);
+	pthread_mutex_lock(&context->lock);
+	then = context->age;
+	pthread_mutex_unlock(&context->lock);
+	return now.tv_sec != then.tv_sec || now.tv_nsec != then.tv_nsec;
+}
+
 void soda_tls_context_free(struct soda_tls_context *context)
 {
 	if (!context)
@@ -576,6 +632,8 @@ void soda_tls_context_free(struct soda_tls_context *context)
 	enter();
 	THE(SSL_CTX_free)(context->ssl);
 	leave();
+	pthread_mutex_destroy(&context->lock);
+	free(context->certificates);
 	free(context);
 }
 
@@ -593,7 +651,9 @@ static struct soda_tls *new_tls(struct soda_tls_context *context, int fd)
 	tls->certificates = context->certificates;
 	enter();
 	bio = THE(BIO_new)(library.socket);
+	pthread_mutex_lock(&context->lock);
 	tls->ssl = bio ? THE(SSL_new)(context->ssl) : NULL;
+	pthread_mutex_unlock(&context->lock);
 	if (tls->ssl) {
 		THE(BIO_set_data)(bio, tls);
 		THE(BIO_set_init)(bio, 1);

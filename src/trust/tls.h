@@ -60,6 +60,14 @@ int soda_tls_serve(const struct soda_guard *guard, const char *certificates,
  */
 int soda_tls_visit(const char *certificates, struct soda_tls_context **context_p,
 		   struct soda_conf_error *err);
+/*
+ * Read the certificates again, for connections from now on; those that are there go on.  With an
+ * error, as of the two above, nothing changes.  Without certificates, and NULL: nothing to do.  Any
+ * thread.
+ */
+int soda_tls_context_reload(struct soda_tls_context *context, struct soda_conf_error *err);
+/* Of who connects: whether the file of SODA_TLS_ROOTS is another one than when it was last read. */
+bool soda_tls_context_is_old(struct soda_tls_context *context);
 /* Connections that are there go on. NULL is a no-op. */
 void soda_tls_context_free(struct soda_tls_context *context);
 

@@ -26,6 +26,16 @@ int soda_tls_visit(const char *certificates, struct soda_tls_context **context_p
 	return none(context_p, err);
 }
 
+int soda_tls_context_reload(struct soda_tls_context *context, struct soda_conf_error *err)
+{
+	return 0;
+}
+
+bool soda_tls_context_is_old(struct soda_tls_context *context)
+{
+	return false;
+}
+
 void soda_tls_context_free(struct soda_tls_context *context)
 {
 	assert(!context);

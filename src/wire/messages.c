@@ -18,12 +18,31 @@ static uint32_t word(const void *in, unsigned i)
 	return soda_wire_get_u32((const uint8_t *)in + 4 * i);
 }
 
+void soda_wire_put_msg_challenge(uint8_t *out, const struct soda_wire_msg_challenge *c)
+{
+	memcpy(out, c->nonce, sizeof(c->nonce));
+	memcpy(out + sizeof(c->nonce), c->router, sizeof(c->router));
+}
+
+int soda_wire_get_msg_challenge(const void *in, size_t bytes, struct soda_wire_msg_challenge *c)
+{
+	const uint8_t *at = in;
+
+	if (bytes != SODA_WIRE_MSG_CHALLENGE_BYTES)
+		return -EPROTO;
+	memcpy(c->nonce, at, sizeof(c->nonce));
+	memcpy(c->router, at + sizeof(c->nonce), sizeof(c->router));
+	return 0;
+}
+
 void soda_wire_put_msg_join(uint8_t *out, const struct soda_wire_msg_join *j)
 {
 	put_words(out, (uint32_t[]){ j->version, j->role, j->rank, j->ranks }, 4);
-	memcpy(out + 16, j->key, SODA_MSG_KEY_BYTES);
-	soda_wire_put_u64(out + 32, j->life);
-	put_words(out + 40, (uint32_t[]){ j->agents, j->here, j->name_bytes, j->again }, 4);
+	memcpy(out + SODA_WIRE_MSG_JOIN_KEY, j->key, SODA_MSG_KEY_BYTES);
+	soda_wire_put_u64(out + 48, j->life);
+	put_words(out + 56, (uint32_t[]){ j->agents, j->here, j->name_bytes, j->again }, 4);
+	memcpy(out + SODA_WIRE_MSG_JOIN_GRANT, j->grant, sizeof(j->grant));
+	memcpy(out + SODA_WIRE_MSG_JOIN_PROOF, j->proof, sizeof(j->proof));
 }
 
 /* So many addresses, each with a zero behind it, and nothing else. */
@@ -79,12 +98,14 @@ int soda_wire_get_msg_join(const void *in, size_t bytes, struct soda_wire_msg_jo
 					  .role = word(in, 1),
 					  .rank = word(in, 2),
 					  .ranks = word(in, 3),
-					  .life = soda_wire_get_u64(at + 32),
-					  .agents = word(in, 10),
-					  .here = word(in, 11),
-					  .name_bytes = word(in, 12),
-					  .again = word(in, 13) };
-	memcpy(j->key, at + 16, SODA_MSG_KEY_BYTES);
+					  .life = soda_wire_get_u64(at + 48),
+					  .agents = word(in, 14),
+					  .here = word(in, 15),
+					  .name_bytes = word(in, 16),
+					  .again = word(in, 17) };
+	memcpy(j->key, at + SODA_WIRE_MSG_JOIN_KEY, SODA_MSG_KEY_BYTES);
+	memcpy(j->grant, at + SODA_WIRE_MSG_JOIN_GRANT, sizeof(j->grant));
+	memcpy(j->proof, at + SODA_WIRE_MSG_JOIN_PROOF, sizeof(j->proof));
 	if (!j->life || j->again > 1)
 		return -EPROTO;
 	return get_place(at + SODA_WIRE_MSG_JOIN_BYTES, bytes - SODA_WIRE_MSG_JOIN_BYTES, j,
@@ -238,9 +259,12 @@ int soda_wire_get_msg_rings(const void *in, size_t bytes, struct soda_wire_msg_r
 void soda_wire_put_msg_link(uint8_t *out, const struct soda_wire_msg_link *l)
 {
 	put_words(out, (uint32_t[]){ l->version, l->ranks, l->agents, l->from, l->to, 0 }, 6);
-	memcpy(out + 24, l->key, SODA_MSG_KEY_BYTES);
-	soda_wire_put_u64(out + 40, l->life);
-	soda_wire_put_u64(out + 48, l->shape);
+	memcpy(out + SODA_WIRE_MSG_LINK_KEY, l->key, SODA_MSG_KEY_BYTES);
+	soda_wire_put_u64(out + 56, l->life);
+	soda_wire_put_u64(out + 64, l->shape);
+	memcpy(out + SODA_WIRE_MSG_LINK_ROUTER, l->router, sizeof(l->router));
+	memcpy(out + SODA_WIRE_MSG_LINK_GRANT, l->grant, sizeof(l->grant));
+	memcpy(out + SODA_WIRE_MSG_LINK_PROOF, l->proof, sizeof(l->proof));
 }
 
 int soda_wire_get_msg_link(const void *in, size_t bytes, struct soda_wire_msg_link *l)
@@ -254,9 +278,12 @@ int soda_wire_get_msg_link(const void *in, size_t bytes, struct soda_wire_msg_li
 					  .agents = word(in, 2),
 					  .from = word(in, 3),
 					  .to = word(in, 4),
-					  .life = soda_wire_get_u64(at + 40),
-					  .shape = soda_wire_get_u64(at + 48) };
-	memcpy(l->key, at + 24, SODA_MSG_KEY_BYTES);
+					  .life = soda_wire_get_u64(at + 56),
+					  .shape = soda_wire_get_u64(at + 64) };
+	memcpy(l->key, at + SODA_WIRE_MSG_LINK_KEY, SODA_MSG_KEY_BYTES);
+	memcpy(l->router, at + SODA_WIRE_MSG_LINK_ROUTER, sizeof(l->router));
+	memcpy(l->grant, at + SODA_WIRE_MSG_LINK_GRANT, sizeof(l->grant));
+	memcpy(l->proof, at + SODA_WIRE_MSG_LINK_PROOF, sizeof(l->proof));
 	return l->life ? 0 : -EPROTO;
 }
 

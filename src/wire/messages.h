@@ -45,11 +45,15 @@ enum soda_messages_msg {
 	SODA_MSG_MESSAGES_OFFER, /* to an agent that has that memory: soda_wire_msg_relay without
 				    packets, then of each of its ranks how many bytes were put into
 				    its ring, 64 -> of each, how many have been taken, 64 */
+	/* of a job with a key, before JOIN and before LINK (trust/job_key.h) */
+	SODA_MSG_MESSAGES_CHALLENGE, /* version 32 -> soda_wire_msg_challenge */
 	SODA_MSG_MESSAGES_LAST = SODA_MSG_MESSAGES_JOIN + 15,
 };
 
-#define SODA_MSG_VERSION 6u
-#define SODA_MSG_KEY_BYTES 16u
+#define SODA_MSG_VERSION 7u
+#define SODA_MSG_KEY_BYTES 32u /* of what a job's key is known by; zeros: it has none */
+#define SODA_MSG_NONCE_BYTES 32u
+#define SODA_MSG_SIGNATURE_BYTES 64u
 #define SODA_MSG_RANKS 4096u		/* of a job */
 #define SODA_MSG_AGENTS 64u		/* likewise */
 #define SODA_MSG_SIZE_MAX (1u << 20)	/* of a message */
@@ -60,6 +64,12 @@ enum soda_messages_msg {
 
 enum soda_msg_role { SODA_MSG_PUSHES = 1, SODA_MSG_PULLS = 2 };
 
+struct soda_wire_msg_challenge {
+	uint8_t nonce[SODA_MSG_NONCE_BYTES]; /* of this connection's next JOIN or LINK alone */
+	uint8_t router[SODA_MSG_KEY_BYTES];  /* what that router is known by */
+};
+#define SODA_WIRE_MSG_CHALLENGE_BYTES 64u
+
 struct soda_wire_msg_join {
 	uint32_t version;
 	uint32_t role; /* enum soda_msg_role: a rank has a connection for each */
@@ -69,8 +79,14 @@ struct soda_wire_msg_join {
 	uint32_t agents, here; /* of the job; which of them this one is */
 	uint32_t name_bytes;
 	uint32_t again; /* 1: this part has lost its connection; not a new one */
+	/* zeros where the job has no key */
+	uint8_t grant[SODA_MSG_SIGNATURE_BYTES];
+	uint8_t proof[SODA_MSG_SIGNATURE_BYTES];
 };
-#define SODA_WIRE_MSG_JOIN_BYTES 56u
+#define SODA_WIRE_MSG_JOIN_KEY 16u /* where that lies, and so the next two */
+#define SODA_WIRE_MSG_JOIN_GRANT 72u
+#define SODA_WIRE_MSG_JOIN_PROOF 136u
+#define SODA_WIRE_MSG_JOIN_BYTES 200u
 
 /*
  * What follows in a JOIN, pointing into the body: the name, not terminated; and where the job has
@@ -166,8 +182,16 @@ struct soda_wire_msg_link {
 	uint8_t key[SODA_MSG_KEY_BYTES];
 	uint64_t life;	/* random, not 0: of the job in the agent that calls */
 	uint64_t shape; /* a checksum of agents and places (soda_wire_msg_shape) */
+	/* zeros where the job has no key */
+	uint8_t router[SODA_MSG_KEY_BYTES]; /* what the agent that calls is known by */
+	uint8_t grant[SODA_MSG_SIGNATURE_BYTES];
+	uint8_t proof[SODA_MSG_SIGNATURE_BYTES];
 };
-#define SODA_WIRE_MSG_LINK_BYTES 56u
+#define SODA_WIRE_MSG_LINK_KEY 24u /* where that lies, and so the next three */
+#define SODA_WIRE_MSG_LINK_ROUTER 72u
+#define SODA_WIRE_MSG_LINK_GRANT 104u
+#define SODA_WIRE_MSG_LINK_PROOF 168u
+#define SODA_WIRE_MSG_LINK_BYTES 232u
 
 /* What an agent tells another one: packets, and how far its own ranks are. */
 struct soda_wire_msg_relay {
@@ -186,6 +210,8 @@ struct soda_wire_msg_relay {
 };
 #define SODA_WIRE_MSG_RELAY_BYTES 64u /* the last 4 are zero */
 
+void soda_wire_put_msg_challenge(uint8_t *out, const struct soda_wire_msg_challenge *c);
+int soda_wire_get_msg_challenge(const void *in, size_t bytes, struct soda_wire_msg_challenge *c);
 void soda_wire_put_msg_join(uint8_t *out, const struct soda_wire_msg_join *j);
 /*
  * *place_p points behind the layout into `in`.  -EPROTO also where that is not what the layout

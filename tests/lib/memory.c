@@ -73,6 +73,60 @@ size_t memory_count_marks(pid_t pid, const char mark[MEMORY_MARK])
 	return look_at_all(pid, count_marks, mark);
 }
 
+static size_t keys_in(int mem, unsigned long from, unsigned long end, const uint8_t *hidden)
+{
+	static uint8_t data[PIECE];
+	size_t found = 0;
+
+	for (; from < end; from += PIECE - MEMORY_KEY) {
+		size_t wanted = end - from < PIECE ? end - from : PIECE;
+		ssize_t n = pread(mem, data, wanted, (off_t)from);
+
+		for (ssize_t at = 0; at + MEMORY_KEY <= n; at++) {
+			int k = 0;
+
+			while (k < MEMORY_KEY && (data[at + k] ^ MEMORY_HIDE) == hidden[k])
+				k++;
+			found += k == MEMORY_KEY;
+		}
+		explicit_bzero(data, sizeof(data));
+		if (end - from <= PIECE)
+			break;
+	}
+	return found;
+}
+
+size_t memory_count_keys(pid_t pid, const unsigned char hidden[MEMORY_KEY], const char *without)
+{
+	enum { MOST = 64 << 20 }; /* more is reserved, and not the place of keys */
+	unsigned long from = 0, end = 0, a, b;
+	char path[64], line[512], flag[8], may = '-', first;
+	size_t found = 0;
+	FILE *maps;
+	int mem;
+
+	snprintf(flag, sizeof(flag), " %s ", without);
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+	maps = fopen(path, "re");
+	assert_non_null(maps);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	mem = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(mem >= 0);
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx %c", &a, &b, &first) == 3) {
+			from = a;
+			end = b;
+			may = first;
+		} else if (!strncmp(line, "VmFlags:", 8) && may == 'r' && end - from <= MOST &&
+			   !strstr(line, flag) && !strstr(line, " io") && !strstr(line, " um")) {
+			found += keys_in(mem, from, end, hidden);
+		}
+	}
+	close(mem);
+	fclose(maps);
+	return found;
+}
+
 static bool is_ciphertext(const uint8_t *page)
 {
 	bool seen[256] = { false };

@@ -18,6 +18,14 @@ enum { MEMORY_MARK = 16 };
 size_t memory_count_marks(pid_t pid, const char mark[MEMORY_MARK]);
 
 /*
+ * How often these 32 bytes, each XORed with MEMORY_HIDE here, stand in what the process may read
+ * and its mappings' VmFlags (proc(5)) do not have: "dd": what a core file has; "lo": what may be
+ * swapped.
+ */
+enum { MEMORY_KEY = 32, MEMORY_HIDE = 0x5a };
+size_t memory_count_keys(pid_t pid, const unsigned char hidden[MEMORY_KEY], const char *without);
+
+/*
  * Change a bit of each page that no compression would make shorter, as ciphertext is, and the
  * process's own data are not.  How many pages.
  */

@@ -468,6 +468,7 @@ long sim_syscall(long number, ...)
 		return 0;
 	case SYS_capget:
 	case SYS_capset: /* nobody has one */
+	case SYS_mlock2: /* nothing is swapped */
 		return 0;
 	case SYS_write:
 		return sim_write((int)a[0], (const void *)a[1], (size_t)a[2]);

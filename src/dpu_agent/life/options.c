@@ -137,7 +137,8 @@ static const struct soda_option options[] = {
 	  .arg = "DIR",
 	  .help = "Where keys, versions and tags of --seal lie, so that the next agent on this "
 		  "machine finds them if this one dies: a directory of its own on a tmpfs, mode "
-		  "0700. Default: in the agent's memory; then what is sealed is lost with it, and "
+		  "0700, which is made where it is not there. Default: in the agent's memory; then "
+		  "what is sealed is lost with it, and "
 		  "is SIGBUS." },
 	{ .name = "seal-memory",
 	  .env = ENV "SEAL_MEMORY",

@@ -36,12 +36,14 @@ static int refuse_dir(const char *path, const char *text)
 	return -EINVAL;
 }
 
-/* Keys never lie on a disk, and nobody else reads them. */
+/* Keys lie in memory, if that is not swapped, and nobody else reads them. Made where it is not. */
 static int open_dir(struct soda_sealer *sealer, const char *path)
 {
 	struct statfs fs;
 	struct stat st;
 
+	if (!mkdir(path, 0700))
+		soda_log_info("--seal-state %s: made", path);
 	sealer->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (sealer->dir < 0) {
 		soda_log_error("--seal-state %s: %s", path, soda_strerror(-errno));
@@ -91,6 +93,7 @@ int soda_sealer_start(struct soda_sealer *sealer, const struct soda_dpu_options 
 			soda_log_error("--seal-key-file %s", err.text);
 			return ret;
 		}
+		soda_secret_hide(&sealer->file_key, sizeof(sealer->file_key));
 		sealer->files = true;
 	}
 	if (opt->seal_state && *opt->seal_state)
@@ -255,6 +258,7 @@ static int map_file(struct soda_sealing *s, const struct wanted *w, bool known)
 	}
 	madvise(s->head, s->map_bytes, MADV_DONTDUMP);
 	madvise(s->head, s->map_bytes, MADV_DONTFORK);
+	soda_secret_lock(s->head, sizeof(*s->head));
 	ret = known ? find_filled(s) : 0;
 	if (ret == 0)
 		ret = fill_page(s, 0);
@@ -337,7 +341,7 @@ static int begin_life(struct soda_sealing *s)
 			       (unsigned long long)s->client, s->region, SODA_SEALING_LIVES);
 		return -ENOENT;
 	}
-	s->keys = soda_secret_map(KEYS);
+	s->keys = soda_secret_new(KEYS);
 	if (!s->keys)
 		return -ENOMEM;
 	ret = soda_random(s->head->lives[life].key, sizeof(s->head->lives[life].key));

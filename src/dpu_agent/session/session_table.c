@@ -14,10 +14,11 @@
 struct soda_session *soda_session_create(struct soda_sessions *all, struct soda_dpu_server *server,
 					 const struct soda_peer_info *info)
 {
-	struct soda_session *s = calloc(1, sizeof(*s) + all->services.state_bytes);
+	struct soda_session *s = soda_secret_map(sizeof(*s) + all->services.state_bytes);
 
 	if (!s)
 		return NULL;
+	soda_secret_lock(s->key, sizeof(s->key));
 	s->all = all;
 	atomic_init(&s->server, server);
 	s->info = *info;
@@ -35,7 +36,7 @@ struct soda_session *soda_session_create(struct soda_sessions *all, struct soda_
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->life);
-	free(s);
+	soda_secret_free(s, sizeof(*s) + all->services.state_bytes);
 	return NULL;
 }
 
@@ -59,9 +60,7 @@ void soda_session_put(struct soda_session *s)
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->life);
-	soda_wipe(s->key, sizeof(s->key));
-	soda_wipe(&s->tokens, sizeof(s->tokens));
-	free(s);
+	soda_secret_free(s, sizeof(*s) + s->all->services.state_bytes);
 }
 
 struct soda_session *soda_session_look(struct soda_sessions *all, uint64_t id)

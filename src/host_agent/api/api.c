@@ -447,6 +447,12 @@ int soda_hold(const void *addr, size_t bytes)
 	return ret;
 }
 
+int soda_is_sealed(const void *addr, size_t bytes)
+{
+	/* without the runtime there are no objects */
+	return soda_agent.base && soda_region_any_sealed(addr, bytes);
+}
+
 int soda_unhold(const void *addr, size_t bytes)
 {
 	const struct soda_region *r;

@@ -99,27 +99,51 @@ static int check_member(uint32_t last, struct soda_why *why)
 struct missing {
 	uint32_t n, found;
 	uint64_t free_bytes; /* of those that were found */
-	char names[72];	     /* of all but the first that is missing, each after ", " */
+	char names[80];	     /* of all but the first that is missing, as far as they fit */
 };
 
+/* Whole names, each after ", "; the last one is "..." where there are more. */
 static void note_missing(struct missing *missing, const char *address)
 {
-	size_t at = strlen(missing->names);
+	static const char more[] = ", ...";
+	size_t at = strlen(missing->names), left = sizeof(missing->names) - at;
 
-	if (missing->n++)
-		snprintf(missing->names + at, sizeof(missing->names) - at, ", %.32s", address);
+	if (!missing->n++ ||
+	    (at >= sizeof(more) && !strcmp(&missing->names[at + 1 - sizeof(more)], more)))
+		return;
+	if (strlen(address) + 2 + sizeof(more) <= left)
+		snprintf(missing->names + at, left, ", %s", address);
+	else
+		snprintf(missing->names + at, left, "%s", more);
+}
+
+/* The text, without the words at its end that are beyond so many bytes. */
+static size_t whole_words(const char *text, size_t most)
+{
+	size_t n = strlen(text);
+
+	if (n <= most)
+		return n;
+	while (most && text[most] != ' ' && text[most] != ';')
+		most--;
+	return most;
 }
 
 /* *why says what is wrong with the first of them. */
 static void explain_missing(const struct missing *missing, struct soda_why *why)
 {
+	char others[96] = "", names[sizeof(missing->names) + 24] = "";
 	struct soda_why first = *why;
+	size_t left;
 
-	snprintf(why->text, sizeof(why->text),
-		 "%.80s%s%s; the pool's other %u servers have %llu MiB free", first.text,
-		 missing->n > 1 ? "; nor can be used" : "",
-		 missing->n > 1 ? missing->names + 1 : "", missing->found,
-		 (unsigned long long)(missing->free_bytes >> 20));
+	if (missing->n > 1)
+		snprintf(names, sizeof(names), "; nor can be used%s", missing->names + 1);
+	if (missing->found)
+		snprintf(others, sizeof(others), "; the pool's other %u servers have %llu MiB free",
+			 missing->found, (unsigned long long)(missing->free_bytes >> 20));
+	left = sizeof(why->text) - 1 - strlen(names) - strlen(others);
+	snprintf(why->text, sizeof(why->text), "%.*s%s%s", (int)whole_words(first.text, left),
+		 first.text, names, others);
 }
 
 static uint32_t pairs_of_each(void)

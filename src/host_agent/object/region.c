@@ -128,6 +128,24 @@ struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t
 	return r;
 }
 
+bool soda_region_any_sealed(const void *addr, uint64_t bytes)
+{
+	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
+	const char *at = addr,
+		   *end = bytes > UINTPTR_MAX - (uintptr_t)at ? (char *)UINTPTR_MAX : at + bytes;
+
+	if (at < soda_agent.base)
+		at = soda_agent.base;
+	for (; at < end && soda_agent_owns(at);
+	     at += granule - (uint64_t)(at - soda_agent.base) % granule) {
+		const struct soda_region *r = soda_region_of(soda_chunk_of(at));
+
+		if (r && r->sealing)
+			return true;
+	}
+	return false;
+}
+
 void soda_regions_lock(void)
 {
 	soda_lock_acquire(&table_lock);

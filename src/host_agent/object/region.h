@@ -149,6 +149,8 @@ struct soda_region *soda_region_at(const void *p);
  */
 struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t *first_p,
 				      uint32_t *last_p);
+/* Whether any of the bytes, of which some or all may be no FAM, lie in a sealed object. AS. */
+bool soda_region_any_sealed(const void *addr, uint64_t bytes);
 
 /* The bytes of the whole object, of which r is the first slab, in whole pages. */
 static inline uint64_t soda_region_object_span(const struct soda_region *r)

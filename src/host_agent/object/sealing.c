@@ -100,7 +100,7 @@ static void free_engines(void)
 static bool have_secrets(void)
 {
 	if (!secrets)
-		secrets = soda_secret_map(SODA_WIRE_PAGE);
+		secrets = soda_secret_new(SODA_WIRE_PAGE);
 	return secrets;
 }
 
@@ -128,8 +128,7 @@ static void forget_secrets(void)
 {
 	if (!secrets)
 		return;
-	soda_wipe(secrets, sizeof(*secrets));
-	munmap(secrets, SODA_WIRE_PAGE);
+	soda_secret_free(secrets, SODA_WIRE_PAGE);
 	secrets = NULL;
 }
 
@@ -207,6 +206,7 @@ int soda_sealing_begin(struct soda_region *r, uint64_t bytes, struct soda_why *w
 			 "address space limit (ulimit -v)");
 		return -ENOMEM;
 	}
+	soda_secret_lock(s, sizeof(*s)); /* the key */
 	s->bytes = all;
 	s->written = (void *)((char *)s + SODA_WIRE_PAGE);
 	s->blocks = (void *)((char *)s->written + marks);
@@ -264,8 +264,8 @@ static void end_file(struct sealed *z)
 
 int soda_sealing_begin_file(struct soda_region *r, struct soda_sealed_file *f, struct soda_why *why)
 {
-	struct soda_sealing *s = soda_secret_map(SODA_WIRE_PAGE);
-	struct sealed *z = soda_secret_map(whole_pages(sizeof(*z)));
+	struct soda_sealing *s = soda_secret_new(SODA_WIRE_PAGE);
+	struct sealed *z = soda_secret_new(whole_pages(sizeof(*z)));
 	int ret = s && z ? 0 : -ENOMEM;
 
 	if (!ret) {

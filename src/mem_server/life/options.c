@@ -198,8 +198,8 @@ static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	".nf\nsoda\\-mem\\-server \\-\\-listen tcp://10.0.0.1:7001 \\-\\-capacity 64G"
 	" \\-\\-quota 16G \\-\\-export /srv/graphs\n.fi\n.RE\n.PP\n"
 	"Serve programs of the same machine through shared memory:\n.PP\n.RS\n.nf\n"
-	"soda\\-mem\\-server \\-\\-listen shm:///run/soda/mem.sock\n"
-	"SODA_SERVER=shm:///run/soda/mem.sock ./program\n.fi\n.RE\n"
+	"soda\\-mem\\-server \\-\\-listen shm:///run/soda-mem-server/sock\n"
+	"SODA_SERVER=shm:///run/soda-mem-server/sock ./program\n.fi\n.RE\n"
 	".SH SEE ALSO\n.BR soda (1),\n.BR soda_alloc (3),\n.BR soda_alloc_file (3),\n"
 	".BR soda\\-tenant\\-add (1),\n.BR soda_sync (3)\n";
 

@@ -31,7 +31,7 @@ static struct soda_client *create_client(struct soda_clients *clients,
 					 const struct soda_wire_hello *hello,
 					 const struct soda_peer_info *info)
 {
-	struct soda_client *client = calloc(1, sizeof(*client));
+	struct soda_client *client = soda_secret_new(sizeof(*client));
 
 	if (!client)
 		return NULL;
@@ -41,7 +41,7 @@ static struct soda_client *create_client(struct soda_clients *clients,
 						.groups_n = info->groups_n };
 	if (soda_region_set_init(&client->regions, clients->pool,
 				 is_somebody_else(info) ? &client->user : NULL)) {
-		free(client);
+		soda_secret_free(client, sizeof(*client));
 		return NULL;
 	}
 	client->all = clients;
@@ -87,9 +87,7 @@ static void destroy_client(struct soda_client *client)
 	soda_region_set_destroy(&client->regions);
 	if (client->process >= 0)
 		close(client->process);
-	soda_wipe(client->key, sizeof(client->key));
-	soda_wipe(&client->tokens, sizeof(client->tokens));
-	free(client);
+	soda_secret_free(client, sizeof(*client));
 }
 
 /* Whether its process has ended: a pidfd is readable then. */

@@ -236,6 +236,54 @@ static void child_seals(const void *arg)
 	soda_move_disconnect(m);
 }
 
+/*
+ * Of a program without SODA_SEAL the objects that their flag seals are refused, wherever a piece
+ * meets one, and the others move.
+ */
+static void child_seals_one(const void *arg)
+{
+	char *plain = (char *)open_object(arg), *sealed = soda_alloc(CHUNK, SODA_SEALED);
+	struct soda_move_piece whole = { .from = sealed, .bytes = CHUNK };
+	struct soda_move_piece last = { .from = sealed + CHUNK - 1, .bytes = 1 };
+	struct soda_move_piece column = { .from = sealed, .bytes = 1, .stride = 100, .count = 600 };
+	struct soda_move_piece both[] = { { .from = plain, .bytes = CHUNK },
+					  { .from = sealed, .bytes = 8, .offset = CHUNK } };
+	const struct {
+		const struct soda_move_piece *pieces;
+		size_t n;
+	} refused[] = { { &whole, 1 }, { &last, 1 }, { &column, 1 }, { both, 2 } };
+	struct soda_move_ticket *t;
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+
+	CHECK(sealed, "%s", soda_last_error());
+	memset(sealed, 's', CHUNK);
+	CHECK_EQ(soda_is_sealed(sealed, 1), 1);
+	CHECK_EQ(soda_is_sealed(plain, WORDS * 8), 0);
+	CHECK_EQ(soda_is_sealed(&t, sizeof(t)), 0);
+	CHECK_EQ(soda_is_sealed(NULL, SIZE_MAX), 1);
+	OK(soda_move_connect(agent.address, &m));
+	OK(soda_move_reserve(m, "flagged", &size, &b));
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		CHECK_EQ(soda_move(b, refused[i].pieces, refused[i].n, &t), -ENOTSUP);
+		CHECK(strstr(soda_move_last_error(), "SODA_SEALED"), "%s", soda_move_last_error());
+	}
+	OK(soda_move(b, both, 1, &t));
+	OK(soda_move_wait(t, WAIT_MS, NULL));
+	soda_free(sealed);
+	soda_move_disconnect(m);
+}
+
+static void test_flag_is_refused(void **state)
+{
+	up(&by_shm);
+	expect_passes(child_seals_one, &by_shm);
+	down();
+	up(&by_tcp);
+	expect_passes(child_seals_one, &by_tcp);
+	down();
+}
+
 static void test_sealed_is_refused(void **state)
 {
 	up(&by_shm);
@@ -390,6 +438,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sealed_is_refused),
+		cmocka_unit_test(test_flag_is_refused),
 		cmocka_unit_test(test_shm),
 		cmocka_unit_test(test_tcp),
 		cmocka_unit_test(test_store),

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -27,6 +28,7 @@ static void open_world(bool shm, bool with_state, const char *more)
 	if (with_state && !*state_dir) {
 		snprintf(state_dir, sizeof(state_dir), "/dev/shm/soda-sealed-XXXXXX");
 		assert_non_null(mkdtemp(state_dir));
+		assert_int_equal(rmdir(state_dir), 0); /* the agent makes it */
 	}
 	snprintf(options, sizeof(options), "--seal%s%s %s", with_state ? " --seal-state=" : "",
 		 with_state ? state_dir : "", more);
@@ -38,13 +40,16 @@ static void open_world(bool shm, bool with_state, const char *more)
 	world_open(&world, WORLD_TCP, NULL);
 }
 
-/* How many files of keys there are. */
+/* How many files of keys there are, in a directory that nobody else reads. */
 static unsigned keys_left(void)
 {
 	DIR *dir = opendir(state_dir);
+	struct stat st;
 	unsigned n = 0;
 
 	assert_non_null(dir);
+	assert_int_equal(fstat(dirfd(dir), &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0700);
 	while (readdir(dir))
 		n++;
 	closedir(dir);

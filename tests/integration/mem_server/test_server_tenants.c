@@ -26,6 +26,7 @@
 
 #include <cmocka.h>
 
+#include "lib/memory.h"
 #include "lib/peer.h"
 #include "lib/proc.h"
 #include "relay.h"
@@ -257,6 +258,29 @@ static void serves(enum way way)
 	assert_int_equal(peer_open(&other, 1, NULL, 4 * MIB, 0, &mr, NULL), 0);
 	soda_conn_unmap_region(&mr);
 	peer_leave(&other);
+	end();
+}
+
+/*
+ * The keys of tenants, and of their clients, are in no core file of the server's and are not
+ * swapped.
+ */
+static void keeps_keys_to_itself(enum way way)
+{
+	uint8_t hidden[3][SODA_KEY_BYTES];
+
+	begin(way);
+	memcpy(hidden[0], entry_of(PHYSICS)->key, SODA_KEY_BYTES);
+	memcpy(hidden[1], entry_of(BIOLOGY)->key, SODA_KEY_BYTES);
+	memcpy(hidden[2], worker.client_key, SODA_KEY_BYTES);
+	for (size_t i = 0; i < sizeof(hidden); i++)
+		hidden[0][i] ^= MEMORY_HIDE;
+	for (int i = 0; i < 3; i++) {
+		/* "??": no mapping has that flag, so these are all */
+		assert_true(memory_count_keys(server.pid, hidden[i], "??") > 0);
+		assert_int_equal(memory_count_keys(server.pid, hidden[i], "dd"), 0);
+		assert_int_equal(memory_count_keys(server.pid, hidden[i], "lo"), 0);
+	}
 	end();
 }
 
@@ -889,6 +913,7 @@ static void refuses_rates(enum way way)
 	}
 
 BOTH(serves)
+BOTH(keeps_keys_to_itself)
 BOTH(refuses_strangers)
 BOTH(refuses_liars)
 BOTH(refuses_replay)
@@ -948,10 +973,10 @@ static int tear_down(void **state)
 }
 
 #define EVERYBODYS                                                                                 \
-	TESTS(serves), TESTS(refuses_strangers), TESTS(refuses_liars), TESTS(refuses_replay),      \
-		TESTS(refuses_changes), TESTS(finds_out_rogues), TESTS(reads_again),               \
-		TESTS(keeps_what_it_has), TESTS(keeps_quotas), TESTS(refuses_rates),               \
-		cmocka_unit_test(refuses_to_start)
+	TESTS(serves), TESTS(keeps_keys_to_itself), TESTS(refuses_strangers),                      \
+		TESTS(refuses_liars), TESTS(refuses_replay), TESTS(refuses_changes),               \
+		TESTS(finds_out_rogues), TESTS(reads_again), TESTS(keeps_what_it_has),             \
+		TESTS(keeps_quotas), TESTS(refuses_rates), cmocka_unit_test(refuses_to_start)
 
 int main(int argc, char **argv)
 {

@@ -432,6 +432,96 @@ static void certifies(void **state)
 	assert_non_null(strstr(p.err, "others than its owner can use this file"));
 }
 
+/* Scrape the metrics by https, with these roots. Whether that succeeds. */
+static bool scrape(const struct server *whom, const char *certificates)
+{
+	const char *url = strstr(server_log(whom), "https://");
+	char command[512];
+
+	if (!url)
+		fail_msg("%s", server_log(whom));
+	snprintf(command, sizeof(command),
+		 "python3 -c \"import ssl,sys,urllib.request as u;"
+		 " c=ssl.create_default_context(cafile='%s/ca.pem');"
+		 " sys.exit(b'soda_mem_server' not in u.urlopen('%.*s',context=c).read())\""
+		 " 2>/dev/null",
+		 certificates, (int)strcspn(url, "\n"), url);
+	return system(command) == 0;
+}
+
+static void put_certificates(const char *from, const char *to)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command),
+		 "cd %s && for file in cert.pem key.pem ca.pem; do"
+		 " cp -p %s/$file %s/next && mv %s/next %s/$file || exit 1; done",
+		 dir, from, to, to, to);
+	assert_int_equal(system(command), 0);
+}
+
+/* A signal, and the line that answers it. */
+static void hang_up(const struct server *whom, const char *line)
+{
+	assert_int_equal(kill(whom->pid, SIGHUP), 0);
+	assert_true(server_logs(whom, line));
+}
+
+/*
+ * Certificates that are replaced count from SIGHUP on, and disturb nobody; those that cannot be
+ * used change nothing.  Who connects reads what it believes again, before it connects anew.
+ */
+static void renews(void **state)
+{
+	char ours[96], theirs[96], used[96], path[256];
+	struct soda_identity *stays;
+	struct server open;
+	struct peer peer, early;
+
+	if (system("openssl version >/dev/null 2>&1")) {
+		printf("SKIP: no openssl program to make certificates with\n");
+		skip();
+	}
+	assert_int_equal(make_certificates("before"), 0);
+	assert_int_equal(make_certificates("after"), 0);
+	snprintf(ours, sizeof(ours), "%s/before", dir);
+	snprintf(theirs, sizeof(theirs), "%s/after", dir);
+	snprintf(used, sizeof(used), "%s/used", dir);
+	assert_int_equal(mkdir(used, 0700), 0);
+	put_certificates("before", "used");
+	assert_int_equal(SERVER_START(&open, "--tls", "require", "--tls-certificates", used,
+				      "--capacity", "64M", "--metrics", "127.0.0.1:0",
+				      "--log-level", "debug"),
+			 0);
+	stays = identity_of(SODA_TLS_REQUIRE, used, false, "mem1");
+	assert_int_equal(peer_join_as(&early, open.address, stays), 0);
+	assert_true(scrape(&open, ours));
+	put_certificates("after", "used");
+	assert_int_equal(ask(&open, ours, "mem1", false, &peer), 0); /* nobody has said so */
+	hang_up(&open, "SIGHUP: certificates: read again");
+	assert_int_equal(ask(&open, theirs, "mem1", false, &peer), 0);
+	assert_int_equal(ask(&open, ours, "mem1", false, &peer), -EACCES);
+	assert_true(scrape(&open, theirs));
+	assert_false(scrape(&open, ours));
+	/* the connection of before, and the same client's next one */
+	assert_int_equal(peer_call(&early, SODA_MSG_CLOSE, 9), -EINVAL);
+	assert_int_equal(peer_join_as(&peer, open.address, stays), -EACCES);
+	assert_int_equal(soda_identity_refresh(stays), 0);
+	assert_int_equal(peer_join_as(&peer, open.address, stays), 0);
+	peer_leave(&peer);
+	peer_leave(&early);
+	/* a key that is not the certificate's */
+	snprintf(path, sizeof(path), "cp -p %s/key.pem %s/key.pem", ours, used);
+	assert_int_equal(system(path), 0);
+	hang_up(&open, "the certificates that were read before are used on");
+	assert_int_equal(ask(&open, theirs, "mem1", false, &peer), 0);
+	assert_true(scrape(&open, theirs));
+	soda_identity_free(stays);
+	assert_int_equal(server_stop(&open), 0);
+	assert_int_equal(server_complaints(&open), 1);
+	server_forget(&open);
+}
+
 /* Two machines: network namespaces with a cable between them. */
 
 #define THERE "tcp://10.213.77.1:7001"
@@ -625,6 +715,7 @@ int main(void)
 		cmocka_unit_test(refuses_replay_and_changes),
 		cmocka_unit_test(outlasts_silence),
 		cmocka_unit_test(certifies),
+		cmocka_unit_test(renews),
 		cmocka_unit_test(lets_sealed_data_in),
 		cmocka_unit_test(refuses_to_start),
 	};

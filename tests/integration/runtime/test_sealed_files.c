@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
+#include "lib/memory.h"
 #include "lib/world.h"
 
 enum {
@@ -239,8 +240,7 @@ static void test_read_only(void **state)
 
 /* A block that nobody has written to is zeros, and stays that. */
 /* The key of keys[0], hidden from those who look for it. */
-static uint8_t hidden[32];
-enum { HIDE = 0x5a, SEARCH_MOST = 64 << 20 };
+static uint8_t hidden[MEMORY_KEY];
 
 /* A key whose bytes are nowhere by chance. */
 static void write_hidden_key(const char *path)
@@ -251,61 +251,20 @@ static void write_hidden_key(const char *path)
 	      strerror(errno));
 	dprintf(fd, "[seal]\nkey = ");
 	for (int i = 0; i < 32; i++)
-		dprintf(fd, "%02x", hidden[i] ^ HIDE);
+		dprintf(fd, "%02x", hidden[i] ^ MEMORY_HIDE);
 	dprintf(fd, "\n");
 	close(fd);
 }
 
-/* How often the key lies in this memory. */
-static int find_in(int mem, unsigned long from, unsigned long end)
+static int find_key(const char *without)
 {
-	static uint8_t part[1 << 20];
-	int found = 0;
-
-	for (; from < end; from += sizeof(part) - 32) {
-		size_t bytes = end - from < sizeof(part) ? end - from : sizeof(part);
-		ssize_t n = pread(mem, part, bytes, (off_t)from);
-
-		for (ssize_t i = 0; i + 32 <= n; i++) {
-			int k = 0;
-
-			while (k < 32 && (part[i + k] ^ HIDE) == hidden[k])
-				k++;
-			found += k == 32;
-		}
-		explicit_bzero(part, sizeof(part));
-		if (end - from <= sizeof(part))
-			break;
-	}
-	return found;
+	return (int)memory_count_keys(getpid(), hidden, without);
 }
 
-/* In mappings of this process that a core file has. */
-static int find_key(void)
-{
-	unsigned long from = 0, end = 0, a, b, found = 0;
-	FILE *maps = fopen("/proc/self/smaps", "re");
-	int mem = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-	char line[512], may = '-', first;
-
-	CHECK(maps && mem >= 0, "%s", strerror(errno));
-	while (fgets(line, sizeof(line), maps)) {
-		if (sscanf(line, "%lx-%lx %c", &a, &b, &first) == 3) {
-			from = a;
-			end = b;
-			may = first;
-		} else if (!strncmp(line, "VmFlags:", 8) && may == 'r' &&
-			   end - from <= SEARCH_MOST && !strstr(line, " dd") &&
-			   !strstr(line, " um") && !strstr(line, " io")) {
-			found += (unsigned)find_in(mem, from, end);
-		}
-	}
-	fclose(maps);
-	close(mem);
-	return (int)found;
-}
-
-/* The key of all sealed files is in no core file of this process, and not in its children. */
+/*
+ * The key of all sealed files is in no core file of this process, and not in its children, and is
+ * not swapped.
+ */
 static void child_forks(const void *arg)
 {
 	static uint8_t bare[32];
@@ -321,14 +280,15 @@ static void child_forks(const void *arg)
 	CHECK_EQ(soda_sync(data, 0), 0);
 	pid = fork();
 	if (pid == 0)
-		_exit(find_key());
+		_exit(find_key("dd"));
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(status, 0);
-	CHECK_EQ(find_key(), 0);
+	CHECK_EQ(find_key("dd"), 0);
+	CHECK_EQ(find_key("lo"), 0);
 	for (int i = 0; i < 32; i++) /* whether it would be found */
-		bare[i] = hidden[i] ^ HIDE;
+		bare[i] = hidden[i] ^ MEMORY_HIDE;
 	__asm__ volatile("" : : "r"(bare) : "memory");
-	CHECK_EQ(find_key(), 1);
+	CHECK_EQ(find_key("dd"), 1);
 }
 
 static void test_no_key_in_core_or_child(void **state)

@@ -96,6 +96,21 @@ static void test_keys(void **state)
 	leave();
 }
 
+/* A pool's servers in SODA_SERVER are targets, each. */
+static void test_pool(void **state)
+{
+	char list[256], cell[140];
+
+	snprintf(list, sizeof(list), "tcp://127.0.0.1:1,%s", server.address);
+	snprintf(cell, sizeof(cell), "%s ", server.address);
+	setenv("SODA_SERVER", list, 1);
+	RUN("top", "--once");
+	unsetenv("SODA_SERVER");
+	if (!strstr(run.out, cell) || !strstr(run.out, "tcp://127.0.0.1:1 ") ||
+	    strstr(run.out, list))
+		fail_msg("%s%s", run.out, run.err);
+}
+
 /* Larger, smaller, and too small for anything. */
 static void test_resize(void **state)
 {
@@ -296,9 +311,10 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start_server, stop_server)
 	const struct CMUnitTest live[] = {
-		CASE(test_keys),	  CASE(test_resize),  CASE(test_target_goes),
-		CASE(test_signals),	  CASE(test_hang_up), CASE(test_second_page),
-		CASE(test_silent_target), CASE(test_utf8),    CASE(test_refusals),
+		CASE(test_keys),	CASE(test_pool),	  CASE(test_resize),
+		CASE(test_target_goes), CASE(test_signals),	  CASE(test_hang_up),
+		CASE(test_second_page), CASE(test_silent_target), CASE(test_utf8),
+		CASE(test_refusals),
 	};
 	const struct CMUnitTest once[] = { CASE(test_once), CASE(test_program) };
 	int failed;

@@ -114,7 +114,8 @@ static void test_join(void **state)
 
 static void test_agents(void **state)
 {
-	struct soda_wire_msg_link l = { 1, 2, 3, 4, 5, { 1, 2 }, 6, 7 }, m;
+	struct soda_wire_msg_link l = { 1, 2, 3, 4, 5, { 1, 2 }, 6, 7, { 3 }, { 4, 5 }, { 6, 7 } },
+				  m;
 	struct soda_wire_msg_relay r = { 4, 2, 0, 4, 5, 6, 7, 8, 9, { 10, 2, UINT64_MAX }, 3 }, s;
 	struct soda_wire_msg_packet p = { 1, 8, 1, 7 }, q;
 
@@ -123,6 +124,9 @@ static void test_agents(void **state)
 	assert_true(m.version == 1 && m.ranks == 2 && m.agents == 3 && m.from == 4 && m.to == 5);
 	assert_memory_equal(l.key, m.key, sizeof(l.key)); /* not the whole: it has padding */
 	assert_true(m.life == 6 && m.shape == 7);
+	assert_memory_equal(l.router, m.router, sizeof(l.router));
+	assert_memory_equal(l.grant, m.grant, sizeof(l.grant));
+	assert_memory_equal(l.proof, m.proof, sizeof(l.proof));
 	assert_int_equal(soda_wire_get_msg_link(body, SODA_WIRE_MSG_LINK_BYTES - 1, &m), -EPROTO);
 	l.life = 0;
 	soda_wire_put_msg_link(body, &l);

@@ -206,10 +206,24 @@ static int add_programs(char **names, int n, int max)
 	return n;
 }
 
+/* Each server of a pool's list. */
+static int add_list(char **names, int n, int max, const char *list)
+{
+	bool registry = list && !strncmp(list, "etcd://", 7); /* its commas are its own */
+	char *copy = list && !registry ? strdup(list) : NULL, *rest = copy, *name;
+
+	if (registry)
+		return add(names, n, max, list);
+	while (rest && (name = strsep(&rest, ",")))
+		n = add(names, n, max, name);
+	free(copy);
+	return n;
+}
+
 int soda_top_find(char **names, int max)
 {
-	int n = add(names, 0, max, getenv("SODA_SERVER"));
+	int n = add_list(names, 0, max, getenv("SODA_SERVER"));
 
-	n = add(names, n, max, getenv("SODA_DPU"));
+	n = add_list(names, n, max, getenv("SODA_DPU"));
 	return add_programs(names, n, max);
 }
