@@ -274,7 +274,7 @@ static void keeps_keys_to_itself(enum way way)
 	memcpy(hidden[1], entry_of(BIOLOGY)->key, SODA_KEY_BYTES);
 	memcpy(hidden[2], worker.client_key, SODA_KEY_BYTES);
 	for (size_t i = 0; i < sizeof(hidden); i++)
-		hidden[0][i] ^= MEMORY_HIDE;
+		((uint8_t *)hidden)[i] ^= MEMORY_HIDE;
 	for (int i = 0; i < 3; i++) {
 		/* "??": no mapping has that flag, so these are all */
 		assert_true(memory_count_keys(server.pid, hidden[i], "??") > 0);

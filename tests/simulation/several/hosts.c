@@ -44,6 +44,7 @@ OF_ALL(sim_host_share)
 OF_ALL(sim_host_check_resident)
 OF_ALL(sim_host_check)
 OF_ALL(sim_host_chunk)
+OF_ALL(sim_host_believes)
 OF_ALL(sim_host_may_be_lost)
 OF_ALL(sim_host_say)
 OF_ALL(sim_host_punched)
@@ -173,6 +174,11 @@ void sim_host_check(bool quiet)
 const char *sim_host_chunk(const void *addr)
 {
 	return OWN(sim_host_chunk)(addr);
+}
+
+struct sim_belief sim_host_believes(enum sim_process server)
+{
+	return OWN(sim_host_believes)(server);
 }
 
 bool sim_host_may_be_lost(const void *addr)
