@@ -104,15 +104,6 @@ int soda_conn_join_with(const char *address, const struct soda_conn_options *opt
 	return soda_conn_connect(address, &hello, opt, conn_p, welcome_p, why);
 }
 
-void soda_conn_leave(struct soda_conn *conn, int timeout_ms)
-{
-	struct soda_why ignored;
-
-	if (conn)
-		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms, &ignored);
-	soda_conn_close(conn);
-}
-
 int soda_listener_open(const char *address, const struct soda_service *ops, void *svc,
 		       const struct soda_listener_options *opt, struct soda_listener **listener_p,
 		       struct soda_why *why)

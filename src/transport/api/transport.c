@@ -190,6 +190,15 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 				 timeout_ms, why);
 }
 
+void soda_conn_leave(struct soda_conn *conn, int timeout_ms)
+{
+	struct soda_why ignored;
+
+	if (conn)
+		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms, &ignored);
+	soda_conn_close(conn);
+}
+
 bool soda_conn_streams(const struct soda_conn *conn)
 {
 	return conn->ops->streams ? conn->ops->streams(conn) : conn->ops->submit != NULL;
