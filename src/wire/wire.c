@@ -293,22 +293,38 @@ void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wir
 	soda_wire_put(out + 8, o->bytes, 8);
 }
 
+size_t soda_wire_put_marked_open(uint8_t out[SODA_WIRE_OPEN_MARKED_BYTES],
+				 const struct soda_wire_open *o)
+{
+	soda_wire_put_open(out, o);
+	if (!o->mark)
+		return SODA_WIRE_OPEN_BYTES;
+	soda_wire_put(out + SODA_WIRE_OPEN_BYTES, o->mark, 8);
+	soda_wire_put(out + SODA_WIRE_OPEN_BYTES + 8, o->again, 8);
+	return SODA_WIRE_OPEN_MARKED_BYTES;
+}
+
 int soda_wire_get_open(const void *bytes_in, size_t bytes, struct soda_wire_open *o,
 		       const char **name_p)
 {
 	const uint8_t *in = bytes_in;
+	size_t head = SODA_WIRE_OPEN_BYTES;
 	uint16_t name_bytes;
 
 	if (bytes < SODA_WIRE_OPEN_BYTES)
 		return -EPROTO;
 	name_bytes = (uint16_t)soda_wire_get(in + 2, 2);
-	if (name_bytes > SODA_WIRE_MAX_NAME || bytes != SODA_WIRE_OPEN_BYTES + (size_t)name_bytes)
+	if (bytes == SODA_WIRE_OPEN_MARKED_BYTES + (size_t)name_bytes)
+		head = SODA_WIRE_OPEN_MARKED_BYTES;
+	if (name_bytes > SODA_WIRE_MAX_NAME || bytes != head + name_bytes)
 		return -EPROTO;
+	o->mark = head > SODA_WIRE_OPEN_BYTES ? soda_wire_get(in + SODA_WIRE_OPEN_BYTES, 8) : 0;
+	o->again = o->mark && soda_wire_get(in + SODA_WIRE_OPEN_BYTES + 8, 8) ? 1 : 0;
 	o->region_id = (uint16_t)soda_wire_get(in, 2);
 	o->name_bytes = name_bytes;
 	o->flags = (uint32_t)soda_wire_get(in + 4, 4);
 	o->bytes = soda_wire_get(in + 8, 8);
-	*name_p = (const char *)in + SODA_WIRE_OPEN_BYTES;
+	*name_p = (const char *)in + head;
 	return 0;
 }
 

@@ -335,14 +335,23 @@ struct soda_wire_welcome {
  */
 #define SODA_WIRE_SEALED_BY_AGENT 0x40u
 
-/* SODA_MSG_OPEN; flags as above; followed by the file name. */
+/*
+ * SODA_MSG_OPEN; flags as above; followed by the file name.  mark: a random number of the client's,
+ * for each object with a WRITABLE file: the server leaves it with the file.  again: the client has
+ * had the object before; ESTALE if another one has had the file to write since, so that its mark is
+ * there, or the file has changed otherwise.  A mark of 0 does not travel.
+ */
 struct soda_wire_open {
 	uint16_t region_id; /* the client chooses; EBUSY if it is in use */
 	uint16_t name_bytes;
 	uint32_t flags;
 	uint64_t bytes;
+	uint64_t mark;
+	uint64_t again; /* 0 or 1 */
 };
 #define SODA_WIRE_OPEN_BYTES 16u
+#define SODA_WIRE_OPEN_MARK_BYTES 16u
+#define SODA_WIRE_OPEN_MARKED_BYTES (SODA_WIRE_OPEN_BYTES + SODA_WIRE_OPEN_MARK_BYTES)
 
 struct soda_wire_opened {
 	uint64_t bytes; /* the object's size; backing is rounded up to whole 2 MiB */
@@ -503,6 +512,9 @@ int soda_wire_get_hello(const void *in, size_t bytes, struct soda_wire_hello *h)
 void soda_wire_put_welcome(uint8_t out[SODA_WIRE_WELCOME_BYTES], const struct soda_wire_welcome *w);
 int soda_wire_get_welcome(const void *in, size_t bytes, struct soda_wire_welcome *w);
 void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wire_open *o);
+/* With its mark, if it has one.  How many bytes it is. */
+size_t soda_wire_put_marked_open(uint8_t out[SODA_WIRE_OPEN_MARKED_BYTES],
+				 const struct soda_wire_open *o);
 /* *name_p points into `in`, name_bytes long, not terminated. */
 int soda_wire_get_open(const void *in, size_t bytes, struct soda_wire_open *o, const char **name_p);
 void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda_wire_opened *o);

@@ -448,6 +448,123 @@ static void test_file_changed_unseen_fails(void **state)
 	check_changed_file(rewrite_unseen);
 }
 
+static uint64_t *open_writable(void)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t *p;
+
+	cfg.server = struck_world.address;
+	cfg.buffer = "8M";
+	cfg.threads = 1;
+	cfg.fault_timeout_ms = 15000;
+	start(&cfg);
+	p = soda_alloc_file("graph", 0, SODA_WRITABLE, NULL);
+	CHECK(p, "%s", soda_last_error());
+	for (size_t i = 0; i < FILE_BYTES / 8; i++)
+		CHECK_EQ(p[i], mix(i, 0));
+	return p;
+}
+
+/* It has what it read, and what it stored, and brings nothing of it back. */
+static void child_is_late(const void *arg)
+{
+	uint64_t *p = open_writable();
+
+	p[0] = 4711;
+	let_parent_act();
+	CHECK(soda_sync(p, FILE_BYTES) != 0, "a file that another program has written is written");
+	CHECK(strstr(soda_last_error(), "graph"), "%s", soda_last_error());
+	CHECK_EQ(p[0], 4711);
+	CHECK(soda_try_free(p) != 0, "a file that another program has written is closed");
+}
+
+static void child_commits(const void *arg)
+{
+	uint64_t *p = open_writable();
+
+	for (size_t i = 0; i < FILE_BYTES / 8; i++)
+		p[i] = mix(i, 1);
+	CHECK_EQ(soda_sync(p, FILE_BYTES), 0);
+	CHECK_EQ(soda_try_free(p), 0);
+}
+
+/* While the late one does not run, the server is another one, and another program has the file. */
+static void restart_for_another(const void *arg)
+{
+	const struct trial t = { .child = child_commits };
+	struct outcome out;
+
+	if (!turn_await())
+		return;
+	child_stop();
+	world_kill(&struck_world);
+	world_restart(&struck_world);
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	child_continue();
+	turn_pass();
+}
+
+/* Promise R10. */
+static void test_late_writer_is_refused(void **state)
+{
+	struct trial t = { .child = child_is_late, .during = restart_for_another };
+	struct outcome out;
+	uint64_t *data;
+
+	world_open(&struck_world, WORLD_DEFAULT, NULL);
+	make_file(0);
+	trial_run(&t, &out);
+	data = (uint64_t *)world_read_file(&struck_world, "graph", FILE_BYTES);
+	world_close_noisy(&struck_world);
+	expect_exit(&out, 0);
+	expect_says(&out, "it has changed");
+	for (size_t i = 0; i < FILE_BYTES / 8; i++)
+		assert_int_equal(data[i], mix(i, 1));
+	free(data);
+}
+
+/* Nobody else has had the file. */
+static void child_is_alone(const void *arg)
+{
+	uint64_t *p = open_writable();
+
+	for (uint64_t round = 1; round < 4; round++) {
+		p[round * CHUNK_WORDS] = round;
+		CHECK_EQ(soda_sync(p, FILE_BYTES), 0);
+		p[round * CHUNK_WORDS + 1] = round;
+		let_parent_act();
+		CHECK_EQ(soda_sync(p, FILE_BYTES), 0);
+	}
+	CHECK_EQ(soda_try_free(p), 0);
+}
+
+static void restart_thrice(const void *arg)
+{
+	restart_twice(arg);
+	restart_server(arg);
+}
+
+/* Promise R10. */
+static void test_lone_writer_goes_on(void **state)
+{
+	struct trial t = { .child = child_is_alone, .during = restart_thrice };
+	struct outcome out;
+	uint64_t *data;
+
+	world_open(&struck_world, WORLD_DEFAULT, NULL);
+	make_file(0);
+	trial_run(&t, &out);
+	data = (uint64_t *)world_read_file(&struck_world, "graph", FILE_BYTES);
+	world_close_noisy(&struck_world);
+	expect_exit(&out, 0);
+	for (uint64_t i = 1; i < 4; i++) {
+		assert_int_equal(data[i * CHUNK_WORDS], i);
+		assert_int_equal(data[i * CHUNK_WORDS + 1], i);
+	}
+	free(data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -464,6 +581,8 @@ int main(void)
 		cmocka_unit_test(test_file_reopens),
 		cmocka_unit_test(test_changed_file_fails),
 		cmocka_unit_test(test_file_changed_unseen_fails),
+		cmocka_unit_test(test_late_writer_is_refused),
+		cmocka_unit_test(test_lone_writer_goes_on),
 	};
 
 	return cmocka_run_group_tests_name("server_death", tests, NULL, NULL);

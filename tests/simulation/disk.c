@@ -21,6 +21,8 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
+#define REWRITE (25 * SIM_MS) /* more than what the server does not tell apart: files/mark.c */
+
 enum { PAGE = 4096, NODES = 24, OPEN = 256, ROOM = 1 << 20, RING = 64 };
 
 struct node {
@@ -34,6 +36,9 @@ struct node {
 	size_t size, stable_size;
 	uint8_t *data, *stable;
 	uint64_t changed, modified; /* times, none twice */
+	uint8_t attribute[32];	    /* the only one that a file has */
+	size_t attribute_bytes;
+	uint8_t stable_attribute[32];
 };
 
 static struct node nodes[NODES];
@@ -109,6 +114,7 @@ void sim_disk_rewrite(const char *name, uint64_t *number, bool dated)
 			memcpy(n->data + at, number, sizeof(*number));
 			memcpy(n->stable + at, number, sizeof(*number));
 		}
+		last_change += REWRITE; /* it takes a moment */
 		change(n);
 		n->modified = dated ? modified : n->modified;
 	}
@@ -122,6 +128,8 @@ static bool is_sealed(const struct node *n)
 /* Pages go as it happens, and so does the size. */
 static void lose_power(struct node *n)
 {
+	if (n->size == n->stable_size && !memcmp(n->data, n->stable, n->size))
+		return;
 	if (sim_chance(50) && n->size != n->stable_size) {
 		if (n->stable_size < n->size)
 			memset(n->data + n->stable_size, 0, n->size - n->stable_size);
@@ -130,6 +138,8 @@ static void lose_power(struct node *n)
 	for (size_t at = 0; at < n->size; at += PAGE)
 		if (sim_chance(50))
 			memcpy(n->data + at, n->stable + at, PAGE);
+	memcpy(n->attribute, n->stable_attribute,
+	       sizeof(n->attribute)); /* a journal has an order */
 	sim_note("FAULT the disk of %s loses power", n->name);
 	change(n);
 }
@@ -400,6 +410,32 @@ static bool breaks(int error)
 	return sim_lacks_descriptor();
 }
 
+ssize_t sim_fgetxattr(int fd, const char *name, void *value, size_t bytes)
+{
+	struct node *n = node_of(fd);
+
+	sim_point();
+	errno = n && n->attribute_bytes ? ERANGE : ENODATA;
+	if (!n || !n->attribute_bytes || bytes < n->attribute_bytes)
+		return -1;
+	memcpy(value, n->attribute, n->attribute_bytes);
+	return (ssize_t)n->attribute_bytes;
+}
+
+int sim_fsetxattr(int fd, const char *name, const void *value, size_t bytes, int flags)
+{
+	struct node *n = node_of(fd);
+
+	sim_point();
+	if (!n || bytes > sizeof(n->attribute) || breaks(ENOSPC))
+		return -1;
+	memcpy(n->attribute, value, bytes);
+	n->attribute_bytes = bytes;
+	last_change = sim_now() > last_change ? sim_now() : last_change + 1;
+	n->changed = last_change;
+	return 0;
+}
+
 int sim_fallocate64(int fd, int mode, off_t offset, off_t bytes)
 {
 	struct node *n = node_of(fd);
@@ -487,14 +523,21 @@ int sim_fdatasync(int fd)
 	if (breaks(EIO))
 		return -1;
 	memcpy(n->stable, n->data, n->size);
+	memcpy(n->stable_attribute, n->attribute, sizeof(n->attribute));
 	n->stable_size = n->size;
 	return 0;
 }
 
 int sim_fsync(int fd)
 {
+	struct node *n = node_of(fd);
+
 	sim_sleep(1 + sim_below(300 * SIM_US), "the disk");
-	return breaks(EIO) ? -1 : 0;
+	if (breaks(EIO))
+		return -1;
+	if (n)
+		memcpy(n->stable_attribute, n->attribute, sizeof(n->attribute));
+	return 0;
 }
 
 /* io_uring */

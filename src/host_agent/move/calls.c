@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/failure.h"
 #include "base/limits.h"
@@ -81,6 +82,8 @@ int soda_calls_open_on(struct soda_conn *control, const struct soda_region *r, s
 		.name_bytes = (uint16_t)(r->file ? strlen(r->file) : 0),
 		.flags = r->flags | (r->sealed_file ? SODA_WIRE_SEALED : 0),
 		.bytes = r->sealed_file ? r->file_bytes : r->bytes,
+		.mark = r->mark,
+		.again = r->marked,
 	};
 	int ret = soda_conn_open_region(control, &open, r->file, opened_p, mr_p, timeout_ms, why);
 
@@ -99,13 +102,29 @@ int soda_calls_close_unknown(struct soda_conn *control, const struct soda_region
 	return soda_call_lost(ret) ? ret : 0;
 }
 
+/*
+ * By the mark a server tells whether another program has written the file, when the object comes
+ * back to it.
+ */
+static int choose_mark(struct soda_region *r)
+{
+	if (!(r->flags & SODA_WRITABLE) || r->mark)
+		return 0;
+	if (getrandom(&r->mark, sizeof(r->mark), 0) != sizeof(r->mark))
+		return -EIO;
+	r->mark |= 1; /* not 0 */
+	return 0;
+}
+
 int soda_calls_open_once(struct soda_conn *control, struct soda_region *r, int timeout_ms,
 			 struct soda_why *why)
 {
 	struct soda_wire_opened opened;
 	struct soda_mr mr;
-	int ret = r->asked ? soda_calls_close_unknown(control, r, timeout_ms, why) : 0;
+	int ret = choose_mark(r);
 
+	if (!ret && r->asked)
+		ret = soda_calls_close_unknown(control, r, timeout_ms, why);
 	if (ret)
 		return ret;
 	r->asked = true;
@@ -116,6 +135,7 @@ int soda_calls_open_once(struct soda_conn *control, struct soda_region *r, int t
 	if (ret)
 		return ret;
 	r->meeting = soda_link_meeting(r->link);
+	r->marked = r->mark;
 	r->mr = mr;
 	r->bytes = opened.bytes;
 	r->file_id = opened.file_id;

@@ -104,6 +104,8 @@ struct soda_region {
 	uint32_t meeting;    /* soda_link_meeting(link) when the object was opened or refused, */
 	uint32_t decided;    /* and when chunks that only an earlier server had became LOST */
 	bool asked;	     /* the server may have done an OPEN whose answer did not come */
+	uint64_t mark;	     /* of a WRITABLE file: what the server leaves with it; 0: none yet */
+	bool marked;	     /* the server has */
 	bool going;	     /* soda_free has begun: the object is not opened again */
 	/* How often a server that had refused the object has opened it; told before `refused`. */
 	_Atomic uint32_t taken;

@@ -25,6 +25,7 @@
 #include "mem_server/files/beneath.h"
 #include "mem_server/files/file_io.h"
 #include "mem_server/files/journal.h"
+#include "mem_server/files/mark.h"
 #include "mem_server/files/published.h"
 #include "wire/sealed_file.h"
 
@@ -213,6 +214,18 @@ static int look_again(const struct soda_file *file, int fd)
 	return 0;
 }
 
+/* The file has been prepared for its writer: what changes it from now on does so through a sync. */
+static int settle_mark(struct soda_file *file, int fd)
+{
+	struct stat st;
+
+	soda_mark_settle(fd, file->mark);
+	if (fstat(fd, &st))
+		return -errno;
+	file->version.ctime = st.st_ctim;
+	return 0;
+}
+
 /*
  * Fill a claimed file: reserve its memory, extend the file where it is WRITABLE and shorter than
  * the object, read it.  0; -EAGAIN: the file changed meanwhile; errors of soda_files_open.  On
@@ -233,6 +246,8 @@ static int load_file(struct soda_files *files, struct soda_file *file, int fd,
 
 	if (!r)
 		r = soda_memory_create(files->store, &opt, &file->memory, why);
+	if (!r && file->mode == SODA_WIRE_WRITABLE)
+		r = soda_mark_take(fd, req, &file->mark, why);
 	if (!r && file->sealed)
 		r = prepare_sealed(file, fd, req, why);
 	if (r)
@@ -240,9 +255,10 @@ static int load_file(struct soda_files *files, struct soda_file *file, int fd,
 	old = file->version.size;
 	if (file->mode == SODA_WIRE_WRITABLE && file->bytes > old)
 		r = extend(file, fd, req, why);
-	if (r)
-		return r;
-	r = read_contents(file, fd, old < file->bytes ? old : file->bytes, req, why);
+	if (!r && file->mode == SODA_WIRE_WRITABLE)
+		r = settle_mark(file, fd);
+	if (!r)
+		r = read_contents(file, fd, old < file->bytes ? old : file->bytes, req, why);
 	if (!r && shared)
 		r = soda_memory_freeze(&file->memory, why);
 	if (r && file->version.size > old && ftruncate(fd, (off_t)old))
@@ -794,11 +810,15 @@ static int write_back(struct sync *sync, struct soda_why *why)
 
 	if (!any && sync->file->settled)
 		return 0;
+	if (any)
+		soda_mark_change(sync->file->fd, sync->file->mark);
 	r = any ? write_dirty(sync) : 0;
 	if (!r)
 		r = settle(sync);
 	if (!r && any && sync->file->sealed)
 		end_journal(sync->file);
+	if (!r && any)
+		soda_mark_settle(sync->file->fd, sync->file->mark);
 	if (!r) {
 		soda_count_add(SODA_COUNT_bytes_synced, sync->bytes);
 		return 0;

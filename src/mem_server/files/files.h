@@ -77,6 +77,7 @@ struct soda_file {
 	bool sealed;		   /* wire/sealed_file.h; constant */
 	bool made;		   /* likewise, a new one; constant */
 	bool journal;		   /* the file has one, and may be half changed; sync_lock */
+	uint64_t mark;		   /* mark.h; constant once it is loaded */
 	bool settled;		   /* what was loaded is on the disk, not only cached; sync_lock */
 	int fd;			   /* to write a WRITABLE file back; else -1 */
 	pthread_mutex_t sync_lock; /* held by a sync, one at a time; taken before the files' lock */
@@ -88,6 +89,8 @@ struct soda_file_request {
 	unsigned flags; /* SODA_WIRE_READ_ONLY and so on, checked; SODA_WIRE_SEALED: a sealed file,
 			   which nothing else opens */
 	bool populate;	/* as soda_memory_options.populate */
+	uint64_t mark;	/* of a WRITABLE one: mark.h; 0: anything */
+	bool again;	/* the file must have it already */
 	struct soda_account *account;	   /* charged for the memory */
 	const struct soda_file_user *user; /* whose permissions decide; NULL: the server's */
 	/* A directory beside that of the server, open; NULL: that of the server. */
@@ -99,8 +102,9 @@ int soda_files_init(struct soda_files *files, struct soda_store *store, const ch
 
 /*
  * Open a file and load it, or share a copy that is loaded.  Blocks.  0; -ENOENT, -EACCES, -EBUSY,
- * -EFBIG, -EINVAL (empty), -ENOSPC, -EDQUOT, -ENOMEM, -EIO, with why.  On success the account is
- * charged soda_store_cost() of the object, until soda_files_close.
+ * -EFBIG, -EINVAL (empty), -ENOSPC, -EDQUOT, -ENOMEM, -EIO, -ESTALE (again: somebody else may have
+ * written it), with why.  On success the account is charged soda_store_cost() of the object, until
+ * soda_files_close.
  */
 int soda_files_open(struct soda_files *files, const struct soda_file_request *req,
 		    struct soda_file **file_p, struct soda_why *why);

@@ -350,6 +350,8 @@ static int open_file(struct soda_region_set *set, const struct soda_wire_open *o
 	const struct soda_file_request req = { .name = region->name,
 					       .bytes = open->bytes,
 					       .flags = open->flags,
+					       .mark = open->mark,
+					       .again = open->again,
 					       .populate = shares,
 					       .account = &set->account,
 					       .user = set->user };

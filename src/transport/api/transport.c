@@ -255,8 +255,8 @@ unsigned soda_conn_submitted(const struct soda_conn *conn)
 void soda_open_body(const struct soda_wire_open *open, const char *name, uint8_t *head,
 		    struct iovec iov[2])
 {
-	soda_wire_put_open(head, open);
-	iov[0] = (struct iovec){ .iov_base = head, .iov_len = SODA_WIRE_OPEN_BYTES };
+	iov[0] = (struct iovec){ .iov_base = head,
+				 .iov_len = soda_wire_put_marked_open(head, open) };
 	iov[1] = (struct iovec){ .iov_base = (void *)(uintptr_t)name, .iov_len = open->name_bytes };
 }
 
@@ -284,7 +284,7 @@ static int open_unmapped(struct soda_conn *conn, const struct soda_wire_open *op
 			 const char *name, struct soda_wire_opened *opened_p, struct soda_mr *mr_p,
 			 int timeout_ms, struct soda_why *why)
 {
-	uint8_t head[SODA_WIRE_OPEN_BYTES], reply[SODA_WIRE_OPENED_BYTES];
+	uint8_t head[SODA_WIRE_OPEN_MARKED_BYTES], reply[SODA_WIRE_OPENED_BYTES];
 	struct iovec iov[2];
 	size_t bytes = 0;
 	int ret;

@@ -167,7 +167,8 @@ bool soda_conn_proves(const struct soda_conn_options *opt);
 void soda_conn_init(struct soda_conn *conn, const struct soda_conn_ops *ops,
 		    const struct soda_conn_options *opt, const char *prefix, const char *rest);
 
-/* SODA_MSG_OPEN as its body travels: iov[0] head, iov[1] name. head has SODA_WIRE_OPEN_BYTES. */
+/* SODA_MSG_OPEN as its body travels: iov[0] head, iov[1] name. head has
+ * SODA_WIRE_OPEN_MARKED_BYTES. */
 void soda_open_body(const struct soda_wire_open *open, const char *name, uint8_t *head,
 		    struct iovec iov[2]);
 

@@ -119,7 +119,7 @@ static int shm_open_region(struct soda_conn *conn, const struct soda_wire_open *
 			   const char *name, struct soda_wire_opened *opened_p,
 			   struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
 {
-	uint8_t head[SODA_WIRE_OPEN_BYTES], reply[SODA_WIRE_OPENED_BYTES];
+	uint8_t head[SODA_WIRE_OPEN_MARKED_BYTES], reply[SODA_WIRE_OPENED_BYTES];
 	struct soda_wire_opened opened;
 	struct iovec iov[2];
 	struct soda_mr mr;

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -464,12 +465,25 @@ static void child_rolled_back(const void *arg)
 	CHECK(strstr(soda_last_error(), "brought back from earlier"), "%s", soda_last_error());
 }
 
+/* As if the server had been killed while it wrote the file: it cannot tell (promise R10). */
+static void hide_change(void)
+{
+	uint8_t note[24];
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/back", world.export_dir);
+	assert_int_equal(getxattr(path, "user.soda.writer", note, sizeof(note)), sizeof(note));
+	memset(note + 8, 0, sizeof(note) - 8);
+	assert_return_code(setxattr(path, "user.soda.writer", note, sizeof(note), 0), errno);
+}
+
 static void roll_back(const void *arg)
 {
 	if (!turn_await())
 		return;
 	world_kill(&world);
 	world_write_file(&world, "back", earlier, TOTAL);
+	hide_change();
 	world_restart(&world);
 	turn_pass();
 }

@@ -35,13 +35,6 @@ static struct {
 } versions[SEVERAL_VERSIONS];
 static int versions_n;
 
-/*
- * Open (docs/notebook/third-reading.md, pool 1): a writer that the server has forgotten may come
- * back and write all that it has, over what another one has committed since.  False, where that is
- * repaired: then those of failed-once have to pass.
- */
-static const bool forgotten_writers_revert = true;
-
 static uint64_t values = 1000000; /* files have smaller ones to begin with */
 
 /* Of all programs, open or not; after NULL the first. */
@@ -81,20 +74,6 @@ unsigned several_file_pages(int file)
 
 /* Opening and closing */
 
-/* Such a writer has, or may have, brought back what it had. */
-static void allow_reversion(const struct several_object *o)
-{
-	uint64_t *low = files[o->file].low, *synced = files[o->file].synced;
-
-	if (!forgotten_writers_revert || !o->base || o->kind != SEVERAL_WRITTEN ||
-	    !several_forgotten(o))
-		return;
-	for (unsigned i = 0; i < several_cells(o); i++) {
-		low[i] = low[i] < o->low[i] ? low[i] : o->low[i];
-		synced[i] = synced[i] < o->low[i] ? synced[i] : o->low[i];
-	}
-}
-
 void several_model_ask(struct several_object *o, enum several_kind kind)
 {
 	o->kind = kind;
@@ -119,9 +98,6 @@ void several_model_open(struct several_object *o, char *base, size_t bytes)
 	}
 	if (o->kind == SEVERAL_WRITTEN)
 		files[o->file].written_ns = sim_now();
-	for (struct several_object *other = NULL; (other = next_of(other));)
-		if (other->file == o->file)
-			allow_reversion(other);
 	for (unsigned i = 0; i < several_cells(o); i++)
 		if (o->low[i] > files[o->file].low[i])
 			o->low[i] = files[o->file].low[i];
@@ -209,8 +185,6 @@ void several_model_closed(struct several_object *o, bool well)
 {
 	bool forgotten = several_forgotten(o);
 
-	if (is_file(o))
-		allow_reversion(o);
 	o->base = NULL;
 	o->asked_ns = 0;
 	if (is_file(o)) /* or later, where the server does not hear of it at once */
@@ -226,10 +200,8 @@ void several_model_killed(unsigned program)
 	for (unsigned i = 0; i < SEVERAL_OBJECTS; i++) {
 		struct several_object *o = &several_objects[program][i];
 
-		if (o->asked_ns && is_file(o)) {
-			allow_reversion(o);
+		if (o->asked_ns && is_file(o))
 			keep_until(o->file, 300 * SIM_S);
-		}
 		if (o->asked_ns && o->kind == SEVERAL_PUBLISHED && o->version >= 0)
 			versions[o->version].killed = true;
 		for (int v = 0; v < versions_n; v++) /* any of them, for all that it knew */

@@ -23,6 +23,7 @@
 #include "mem_server/files/content.h"
 #include "mem_server/files/file_io.h"
 #include "mem_server/files/files.h"
+#include "mem_server/files/mark.h"
 #include "soda.h"
 #include "trust/crypto.h"
 
@@ -81,6 +82,49 @@ static int open_file(const char *name, uint64_t bytes, unsigned flags, struct so
 	};
 
 	return soda_files_open(&files, &req, file_p, &why);
+}
+
+static int open_marked(uint64_t mark, bool again)
+{
+	const struct soda_file_request req = { .name = "file",
+					       .flags = SODA_WIRE_WRITABLE,
+					       .mark = mark,
+					       .again = again,
+					       .account = &account };
+	struct soda_file *file;
+	int r = soda_files_open(&files, &req, &file, &why);
+
+	if (r)
+		return r;
+	file->memory.dirty[0] = 1;
+	assert_int_equal(soda_file_sync(file, &why), 0);
+	soda_files_close(&files, file, &account);
+	return 0;
+}
+
+/* Promise R10. */
+static void check_marks(void **state)
+{
+	struct timespec times[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+	int fd = openat(dir_fd, "file", O_RDWR | O_CLOEXEC);
+
+	assert_return_code(fd, errno);
+	assert_int_equal(open_marked(1, true), -ESTALE);
+	assert_int_equal(open_marked(1, false), 0);
+	assert_int_equal(open_marked(1, true), 0);
+	assert_int_equal(open_marked(2, false), 0);
+	assert_int_equal(open_marked(1, true), -ESTALE);
+	assert_int_equal(open_marked(2, true), 0);
+	assert_int_equal(open_marked(0, false), 0); /* an older client's */
+	assert_int_equal(open_marked(2, true), -ESTALE);
+	assert_int_equal(open_marked(3, false), 0);
+	assert_int_equal(futimens(fd, times), 0); /* somebody else's change */
+	assert_int_equal(open_marked(3, true), -ESTALE);
+	assert_int_equal(open_marked(3, false), 0);
+	soda_mark_change(fd, 3); /* the server was killed then: its write-back moved the times */
+	assert_int_equal(futimens(fd, times), 0);
+	assert_int_equal(open_marked(3, true), 0);
+	close(fd);
 }
 
 static void expect_opens(const char *name, bool opens)
@@ -633,6 +677,7 @@ int main(void)
 		cmocka_unit_test(check_failed_create),
 		cmocka_unit_test(check_rival_of_a_load),
 		cmocka_unit_test(check_blocks),
+		cmocka_unit_test(check_marks),
 		cmocka_unit_test(check_walk),
 		cmocka_unit_test(check_create_by_walking),
 		cmocka_unit_test(check_big_load),

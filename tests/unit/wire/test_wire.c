@@ -22,7 +22,7 @@ static void test_sizes(void **state)
 	assert_int_equal(SODA_WIRE_FRAME_BYTES, 8);
 	assert_int_equal(SODA_WIRE_HELLO_BYTES, sizeof(struct soda_wire_hello));
 	assert_int_equal(SODA_WIRE_WELCOME_BYTES, sizeof(struct soda_wire_welcome));
-	assert_int_equal(SODA_WIRE_OPEN_BYTES, sizeof(struct soda_wire_open));
+	assert_int_equal(SODA_WIRE_OPEN_MARKED_BYTES, sizeof(struct soda_wire_open));
 	assert_int_equal(SODA_WIRE_OPENED_BYTES, sizeof(struct soda_wire_opened));
 }
 
@@ -307,6 +307,26 @@ static void test_open(void **state)
 			 -EPROTO);
 }
 
+/* A client's mark of a WRITABLE file lies between head and name. */
+static void test_marked_open(void **state)
+{
+	struct soda_wire_open o = {
+		.region_id = 1, .name_bytes = 5, .flags = 2, .mark = UINT64_MAX, .again = 1
+	};
+	uint8_t out[SODA_WIRE_OPEN_MARKED_BYTES + 5];
+	struct soda_wire_open back;
+	const char *name = NULL;
+
+	assert_int_equal(soda_wire_put_marked_open(out, &o), SODA_WIRE_OPEN_MARKED_BYTES);
+	memcpy(out + SODA_WIRE_OPEN_MARKED_BYTES, "graph", 5);
+	assert_int_equal(soda_wire_get_open(out, sizeof(out), &back, &name), 0);
+	assert_memory_equal(&back, &o, sizeof(o));
+	assert_memory_equal(name, "graph", 5);
+	assert_int_equal(soda_wire_get_open(out, sizeof(out) - 1, &back, &name), -EPROTO);
+	o.mark = 0;
+	assert_int_equal(soda_wire_put_marked_open(out, &o), SODA_WIRE_OPEN_BYTES);
+}
+
 static void test_opened(void **state)
 {
 	struct soda_wire_opened o = { .bytes = 1, .file_id = 2, .generation = UINT64_MAX }, back;
@@ -450,15 +470,15 @@ static void test_discard(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_frame),
-		cmocka_unit_test(test_advise),	cmocka_unit_test(test_node_store),
-		cmocka_unit_test(test_discard), cmocka_unit_test(test_read),
-		cmocka_unit_test(test_write),	cmocka_unit_test(test_hello),
-		cmocka_unit_test(test_code),	cmocka_unit_test(test_welcome),
-		cmocka_unit_test(test_pool),	cmocka_unit_test(test_open),
-		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
-		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_asked),
-		cmocka_unit_test(test_has),
+		cmocka_unit_test(test_sizes),	    cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_advise),	    cmocka_unit_test(test_node_store),
+		cmocka_unit_test(test_discard),	    cmocka_unit_test(test_read),
+		cmocka_unit_test(test_write),	    cmocka_unit_test(test_hello),
+		cmocka_unit_test(test_code),	    cmocka_unit_test(test_welcome),
+		cmocka_unit_test(test_pool),	    cmocka_unit_test(test_open),
+		cmocka_unit_test(test_marked_open), cmocka_unit_test(test_opened),
+		cmocka_unit_test(test_status),	    cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_asked),	    cmocka_unit_test(test_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

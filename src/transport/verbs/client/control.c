@@ -185,7 +185,8 @@ static int control_open_region(struct soda_conn *conn, const struct soda_wire_op
 			       const char *name, struct soda_wire_opened *opened_p,
 			       struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
 {
-	uint8_t head[SODA_WIRE_OPEN_BYTES], reply[SODA_WIRE_OPENED_BYTES + SODA_WIRE_KEY_BYTES];
+	uint8_t head[SODA_WIRE_OPEN_MARKED_BYTES],
+		reply[SODA_WIRE_OPENED_BYTES + SODA_WIRE_KEY_BYTES];
 	const struct verbs_control *c = control(conn);
 	struct soda_wire_opened opened;
 	struct iovec iov[2];
