@@ -74,7 +74,7 @@ static void check_bad_flags(void **state)
 static void check_cannot_start(void **state)
 {
 	RUN("--capacity", "64M", "--listen", "tcp://127.0.0.1:0", "--export", "/nonexistent");
-	expect_error(1, "/nonexistent: No such file or directory");
+	expect_error(1, "there is no directory /nonexistent: make it");
 	RUN("--capacity", "64M", "--log-level", "warning", "--listen", "carrier-pigeon://roof");
 	expect_error(1, "carrier-pigeon://roof");
 	RUN("--capacity", "64M", "--log-level", "warning", "--numa-node", "1000");
