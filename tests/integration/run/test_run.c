@@ -629,6 +629,7 @@ static void test_stats(void **state)
 	assert_int_equal(p.status, 0);
 	assert_non_null(strstr(p.err, "resident at most"));
 	assert_non_null(strstr(p.err, "stalled"));
+	assert_non_null(strstr(p.err, "  server     private, on this machine"));
 	assert_non_null(
 		strstr(p.err, "first touches: zeros for 25")); /* 2560 chunks, or some more */
 	/* the call, by its name: 40 MiB, of which one fault fills 256 KiB */
