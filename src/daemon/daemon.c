@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/conf/misspelt.h"
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -80,6 +81,18 @@ static int configure(const struct soda_daemon *d, int argc, char **argv)
 	fprintf(stderr, "%s: %s\n", conf->program, err.text);
 	soda_conf_free(conf, d->options);
 	return ret;
+}
+
+static void warn_of_misspelt(const struct soda_conf *conf)
+{
+	const char *given, *meant;
+	int length;
+
+	meant = soda_conf_misspelt(conf, &given, &length);
+	if (meant)
+		soda_log_warning("%.*s in the environment is no option and changes nothing; is %s "
+				 "meant?",
+				 length, given, meant);
 }
 
 /* A private server shares its program's standard error, and so logs no info unless told to. */
@@ -459,6 +472,7 @@ int soda_daemon_run(const struct soda_daemon *d, int argc, char **argv)
 	if (configure(d, argc, argv))
 		return SODA_EXIT_USAGE;
 	soda_log_setup(d->conf->program, log_level(d), NULL, NULL);
+	warn_of_misspelt(d->conf);
 	raise_descriptor_limit();
 	how = (struct soda_listener_options){ .workers = d->options->workers,
 					      .max_connections = d->options->max_connections };

@@ -24,6 +24,25 @@ static bool may_hold_keys(const struct stat *st)
 	       (st->st_uid == geteuid() || !st->st_uid || (!own_only && !geteuid()));
 }
 
+/* Why the file is kept from this process, and what to do: a service has a user of its own. */
+static int forbidden(const char *path, struct soda_conf_error *err)
+{
+	unsigned me = (unsigned)geteuid();
+	struct stat st;
+
+	if (stat(path, &st))
+		return soda_conf_fail(
+			err, -EACCES,
+			"%.120s: user %u, who this process runs as, may not look into "
+			"a folder on the way there",
+			path, me);
+	return soda_conf_fail(
+		err, -EACCES,
+		"%.80s: it belongs to user %u, and this process runs as user %u: chown "
+		"%u %.80s",
+		path, (unsigned)st.st_uid, me, me, path);
+}
+
 int soda_private_open(const char *path, struct stat *st_p, struct soda_conf_error *err)
 {
 	/* NONBLOCK: a FIFO is refused, not waited for */
@@ -32,7 +51,8 @@ int soda_private_open(const char *path, struct stat *st_p, struct soda_conf_erro
 	if (fd < 0) {
 		int r = -errno;
 
-		return soda_conf_fail(err, r, "%.180s: %s", path, soda_strerror(r));
+		return r == -EACCES ? forbidden(path, err)
+				    : soda_conf_fail(err, r, "%.180s: %s", path, soda_strerror(r));
 	}
 	if (fstat(fd, st_p))
 		st_p->st_mode = 0;

@@ -167,7 +167,7 @@ struct soda_stats stats_now(void)
 	return s;
 }
 
-/* The largest number in a text. */
+/* The largest number in a text; 64K is one of 65536. */
 static size_t largest_number(const char *text)
 {
 	size_t most = 0;
@@ -181,6 +181,7 @@ static size_t largest_number(const char *text)
 			continue;
 		}
 		n = strtoull(text, &end, 10);
+		n <<= *end == 'K' ? 10 : 0;
 		if (n > most)
 			most = n;
 		text = end;

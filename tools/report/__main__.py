@@ -26,7 +26,7 @@ def main():
         # Another Python comes first on the PATH; Debian's packages are not for it.
         os.execv(DEBIANS, [DEBIANS, "-B", os.path.dirname(os.path.abspath(__file__)), *sys.argv[1:]])
     if absent:
-        print(f"soda report: nothing can be drawn before {' and '.join(absent)} is installed"
+        print(f"soda report: nothing can be drawn before {' and '.join(absent)} {'are' if len(absent) > 1 else 'is'} installed"
               f" (apt-get install {' '.join(absent)})", file=sys.stderr)
         return 3
     if not __package__:

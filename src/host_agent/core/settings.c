@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
+#include "host_agent/core/thread.h"
 #include "pool/erasure.h"
 #include "pool/pool.h"
 #include "trust/tls.h"
@@ -450,6 +451,29 @@ int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s, s
 	}
 	derive(s);
 	return 0;
+}
+
+int64_t soda_settings_minimum(const struct soda_settings *s, uint32_t threads, int64_t sealing)
+{
+	uint32_t servers = s->servers;
+
+	/* each thread has a staging slot for each server */
+	return (int64_t)threads * (SODA_LAST_CHUNKS_MIN + (servers ? servers : 1)) + sealing;
+}
+
+int soda_settings_check_buffer(const struct soda_settings *s, int64_t sealing, struct soda_why *why)
+{
+	uint64_t chunk = s->chunk_bytes;
+	uint64_t minimum = (uint64_t)soda_settings_minimum(s, s->threads, sealing) * chunk;
+
+	if (!s->buffer_bytes || s->buffer_bytes >= minimum)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "buffer (SODA_BUFFER) of %.32s is too small: %u threads with chunks of %lluK need "
+		 "%lluK",
+		 s->buffer, s->threads, (unsigned long long)chunk >> 10,
+		 (unsigned long long)minimum >> 10);
+	return -EINVAL;
 }
 
 void soda_settings_free(struct soda_settings *s)

@@ -90,6 +90,12 @@ int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s,
  * is one address soda_settings_load() leaves that to who meets it.
  */
 int soda_settings_check_servers(const struct soda_settings *s, struct soda_why *why);
+/* Chunks that a buffer must have for `threads` threads: staging included, and what seals has
+ * `sealing`. */
+int64_t soda_settings_minimum(const struct soda_settings *s, uint32_t threads, int64_t sealing);
+/* Whether a buffer whose size is given is large enough. 0, -EINVAL with *why. */
+int soda_settings_check_buffer(const struct soda_settings *s, int64_t sealing,
+			       struct soda_why *why);
 void soda_settings_free(struct soda_settings *s);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/conf/misspelt.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/own_fd.h"
@@ -41,15 +42,14 @@ enum { DEFAULT_BUFFER_MIN = 16 << 20 };
 const struct soda_heap_ends *_Atomic soda_heap_ends;
 void (*_Atomic soda_agent_stops)(void);
 
+static int64_t sealing_slots(void)
+{
+	return soda_agent.settings.seal || soda_sealing_on() ? SODA_SEALING_SLOTS_MIN : 0;
+}
+
 int64_t soda_agent_minimum(uint32_t threads)
 {
-	uint32_t servers = soda_agent.settings.servers;
-
-	bool seals = soda_agent.settings.seal || soda_sealing_on();
-
-	/* each thread has a staging slot for each server */
-	return (int64_t)threads * (SODA_LAST_CHUNKS_MIN + (servers ? servers : 1)) +
-	       (seals ? SODA_SEALING_SLOTS_MIN : 0);
+	return soda_settings_minimum(&soda_agent.settings, threads, sealing_slots());
 }
 
 int64_t soda_agent_unpinned(void)
@@ -77,17 +77,7 @@ static int64_t wanted_limit(void)
 
 int soda_agent_check_buffer(struct soda_why *why)
 {
-	const struct soda_settings *s = &soda_agent.settings;
-	uint64_t minimum = (uint64_t)soda_agent_minimum(s->threads) << soda_agent.chunk_shift;
-
-	if (!s->buffer_bytes || s->buffer_bytes >= minimum)
-		return 0;
-	snprintf(why->text, sizeof(why->text),
-		 "buffer (SODA_BUFFER) of %llu bytes is too small: %u threads with chunks of %llu "
-		 "bytes need %llu",
-		 (unsigned long long)s->buffer_bytes, s->threads,
-		 (unsigned long long)s->chunk_bytes, (unsigned long long)minimum);
-	return -EINVAL;
+	return soda_settings_check_buffer(&soda_agent.settings, sealing_slots(), why);
 }
 
 /*
@@ -323,6 +313,21 @@ static void stop_sessions(void)
 		soda_session_stop(&soda_agent.links[i]);
 }
 
+/* Under `soda run`, which has said it, once for all processes. */
+static void warn_of_misspelt(void)
+{
+	const char *given, *meant;
+	int length;
+
+	meant = getenv("SODA_RUN_LIBRARY")
+			? NULL
+			: soda_conf_misspelt(&soda_settings_conf, &given, &length);
+	if (meant)
+		soda_log_warning("%.*s in the environment is no setting and changes nothing; is "
+				 "%s meant?",
+				 length, given, meant);
+}
+
 int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 {
 	int ret;
@@ -349,6 +354,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 	soda_agent.pid = getpid();
 	soda_log_setup("soda", (int)soda_agent.settings.log_level, soda_agent.settings.log,
 		       soda_agent.settings.log_arg);
+	warn_of_misspelt();
 	ret = start_all(why);
 	if (ret) {
 		if (!why->text[0])

@@ -96,6 +96,11 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		server->clients.tenants = &server->tenants;
 	}
 	r = soda_files_init(&server->files, &server->store, opt.export_dir);
+	if (r == -ENOENT) {
+		soda_log_error("--export: there is no directory %s: make it, or name another",
+			       opt.export_dir);
+		return r;
+	}
 	if (r)
 		return fail(opt.export_dir, r);
 	server->pool = (struct soda_region_pool){

@@ -322,8 +322,10 @@ static int check_operator(const struct soda_client *client, struct soda_why *why
 	if (may_operate(client))
 		return 0;
 	soda_server_why(why, "%s",
-			client->tenant ? "a tenant of role operator may drain this server"
-				       : "the server's own user and root may drain it");
+			client->tenant
+				? "a tenant of role operator may drain this server: SODA_KEY_FILE "
+				  "names its key"
+				: "the server's own user and root may drain it");
 	return -EPERM;
 }
 

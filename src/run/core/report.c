@@ -155,6 +155,17 @@ static void show_counters(const struct soda_stats *st)
 	    (unsigned long long)st->fault_p99_ns / 1000);
 }
 
+/* Where the data are: without a server of its own the machine's memory is used as well. */
+static void show_server(void)
+{
+	const char *server = soda_agent.settings.server;
+
+	if (server && *server)
+		say("  %s %.200s\n", soda_agent.settings.dpu ? "agent     " : "server    ", server);
+	else
+		say("  server     private, on this machine: name another one with --server\n");
+}
+
 void run_report(void)
 {
 	uint32_t life = atomic_load(&soda_agent.life);
@@ -166,6 +177,7 @@ void run_report(void)
 		soda_get_stats(&st, sizeof(st));
 		run_report_peak();
 		show_counters(&st);
+		show_server();
 		show_sites();
 	} else if (life == SODA_LIFE_NEW) {
 		say("soda run: no block or mapping of %s or more: no fabric memory was used\n",

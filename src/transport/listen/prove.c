@@ -106,8 +106,8 @@ int soda_prover_ask(struct soda_prover *p, const struct soda_wire_ask *ask, cons
 	if (r) {
 		/* the same whatever is wrong: strangers need not learn which tenants there are */
 		refuse(why, r,
-		       "no such tenant here, or not with this key: another server's, or an old "
-		       "one?");
+		       "no such tenant here, or not with this key: an old one, another server's, "
+		       "or the server has another name (SODA_SERVER_NAME)?");
 		snprintf(why->log, sizeof(why->log), "%s: %s", p->tenant, sentence);
 		return r;
 	}

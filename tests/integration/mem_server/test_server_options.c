@@ -74,7 +74,7 @@ static void check_bad_flags(void **state)
 static void check_cannot_start(void **state)
 {
 	RUN("--capacity", "64M", "--listen", "tcp://127.0.0.1:0", "--export", "/nonexistent");
-	expect_error(1, "/nonexistent: No such file or directory");
+	expect_error(1, "there is no directory /nonexistent: make it");
 	RUN("--capacity", "64M", "--log-level", "warning", "--listen", "carrier-pigeon://roof");
 	expect_error(1, "carrier-pigeon://roof");
 	RUN("--capacity", "64M", "--log-level", "warning", "--numa-node", "1000");
@@ -143,7 +143,10 @@ static void check_bad_ini(void **state)
 	unlink(path);
 }
 
-/* The example of the documentation works as it stands, on another port. */
+/*
+ * The example of the documentation works as it stands, on another port, and offers the machine's
+ * memory: an operator who changes `listen` alone has not limited a large machine.
+ */
 static void check_example(void **state)
 {
 	const char *source = getenv("SODA_SOURCE_DIR");
@@ -155,7 +158,8 @@ static void check_example(void **state)
 	assert_int_equal(SERVER_START(&server, "--config", path, "--listen", "tcp://127.0.0.1:0"),
 			 0);
 	assert_int_equal(peer_join(&peer, server.address), 0);
-	assert_int_equal(peer_stat(&peer, "capacity_bytes"), 4ull << 30);
+	assert_true(peer_stat(&peer, "capacity_bytes") > 0);
+	assert_int_not_equal(peer_stat(&peer, "capacity_bytes"), 4ull << 30);
 	peer_leave(&peer);
 	assert_int_equal(server_stop(&server), 0);
 	server_forget(&server);

@@ -629,6 +629,7 @@ static void test_stats(void **state)
 	assert_int_equal(p.status, 0);
 	assert_non_null(strstr(p.err, "resident at most"));
 	assert_non_null(strstr(p.err, "stalled"));
+	assert_non_null(strstr(p.err, "  server     private, on this machine"));
 	assert_non_null(
 		strstr(p.err, "first touches: zeros for 25")); /* 2560 chunks, or some more */
 	/* the call, by its name: 40 MiB, of which one fault fills 256 KiB */
@@ -789,6 +790,49 @@ static void refuse_auto(void)
 	assert_non_null(strstr(p.err, "small ones were never more than --local has room for"));
 }
 
+/* What libsoda would refuse at the first large block, of a program that may never have one. */
+static void refuse_settings(void)
+{
+	static const char *const wrong[][3] = {
+		{ "--mem", "32X", "--mem: buffer (SODA_BUFFER): '32X' is neither a size" },
+		{ "--mem", "1K", "--mem: buffer (SODA_BUFFER) of 1K is too small" },
+		{ "--server", "nowhere",
+		  "--server: server (SODA_SERVER): 'nowhere' is no address" },
+		{ "--server", "tcp://a:1,b:1", "--server: server (SODA_SERVER): " },
+		{ "--dpu", "nowhere", "--dpu: dpu (SODA_DPU): 'nowhere' is no address" },
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		RUN(wrong[i][0], wrong[i][1], "--", "echo", "it ran");
+		assert_int_equal(p.status, 2);
+		assert_null(strstr(p.out, "it ran"));
+		if (!strstr(p.err, wrong[i][2]))
+			fail_msg("%s %s: %s", wrong[i][0], wrong[i][1], p.err);
+	}
+	setenv("SODA_CHUNK", "5", 1);
+	RUN("--", "echo", "it ran");
+	unsetenv("SODA_CHUNK");
+	assert_int_equal(p.status, 2);
+	assert_non_null(strstr(p.err, "soda run: SODA_CHUNK"));
+	/* a variable that nobody reads is told of, and is no error */
+	setenv("SODA_BUFER", "1G", 1);
+	RUN("--", "echo", "it ran");
+	unsetenv("SODA_BUFER");
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.err,
+			    "soda run: SODA_BUFER in the environment is no setting and changes "
+			    "nothing; is SODA_BUFFER meant?\n");
+	/* nor is it one to a program that uses libsoda, and to the private server of that */
+	setenv("SODA_BUFER", "1G", 1);
+	setenv("SODA_MEM_SERVER_WORKER", "2", 1);
+	assert_int_equal(program_run("examples/minimal", (const char *const[]){ NULL }, &p), 0);
+	unsetenv("SODA_BUFER");
+	unsetenv("SODA_MEM_SERVER_WORKER");
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.err, "is SODA_BUFFER meant?"));
+	assert_non_null(strstr(p.err, "is SODA_MEM_SERVER_WORKERS meant?"));
+}
+
 static void test_refusals(void **state)
 {
 	char dir[] = "/tmp/soda-run-XXXXXX", path[64], text[2000];
@@ -806,10 +850,7 @@ static void test_refusals(void **state)
 	RUN("--threshold", "0", "--", "true");
 	assert_int_equal(p.status, 2);
 	refuse_auto();
-	snprintf(text, sizeof(text), "%s", build_path(victim));
-	RUN("--server", "nowhere", "--", text, "brk");
-	assert_int_equal(p.status, 127);
-	assert_non_null(strstr(p.err, "no fabric memory"));
+	refuse_settings();
 	/* A static program: an ELF header and no interpreter. */
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/static", dir);

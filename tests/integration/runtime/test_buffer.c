@@ -89,7 +89,7 @@ static void child_too_small(const void *arg)
 	CHECK(least >= 2 * 5 * CHUNK && least <= 4 * 5 * CHUNK, "%zu", least);
 	set_buffer(&cfg, least - 1, text);
 	CHECK_EQ(soda_init(&cfg), -EINVAL);
-	snprintf(number, sizeof(number), "%zu", least);
+	snprintf(number, sizeof(number), " need %zuK", least >> 10);
 	CHECK(strstr(soda_last_error(), number), "%s not named", number);
 	set_buffer(&cfg, least, text);
 	start(&cfg);

@@ -414,6 +414,14 @@ static void test_stat_program(void **state)
 	json_t *out = answer();
 	count(json_object_get(out, "soda_stats"), "faults");
 	json_decref(out);
+	/* who asks for the parent, as `$!` of a shell names it, is told of the child */
+	snprintf(child, sizeof(child), "%d", bench);
+	found = false;
+	for (int i = 0; i < LOOKS && !found; i++, usleep(10000)) {
+		RUN("stat", child);
+		found = strstr(run.err, "does, which it has started") != NULL;
+	}
+	assert_true(found);
 	kill(bench, SIGTERM);
 	waitpid(bench, NULL, 0);
 }

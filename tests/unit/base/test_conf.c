@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/conf/conf.h"
+#include "base/conf/misspelt.h"
 
 struct values {
 	char *name;
@@ -249,6 +250,30 @@ static void check_environment(void **state)
 	unsetenv("SODA_TEST_SIZE");
 }
 
+/* One slip of a finger is told; another name, and the right one, are not. */
+static void check_misspelt(void **state)
+{
+	static const char *const slips[] = { "SODA_TEST_SIZ", "SODA_TEST_SIZEE", "SODA_TEST_SISE",
+					     "SODA_TEST_SIEZ" };
+	static const char *const others[] = { "SODA_TEST_SIZE", "SODA_TEST_SIGHT", "SODA_TEST",
+					      "SODA_TEST_SIZE_OF_ALL_THAT_IS_THERE_OR_WILL_BE" };
+	const char *given = NULL;
+	int length = 0;
+
+	for (size_t i = 0; i < sizeof(slips) / sizeof(slips[0]); i++) {
+		setenv(slips[i], "1G", 1);
+		assert_string_equal(soda_conf_misspelt(&conf, &given, &length), "SODA_TEST_SIZE");
+		assert_int_equal(length, strlen(slips[i]));
+		assert_memory_equal(given, slips[i], (size_t)length);
+		unsetenv(slips[i]);
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		setenv(others[i], "1G", 1);
+		assert_null(soda_conf_misspelt(&conf, &given, &length));
+		unsetenv(others[i]);
+	}
+}
+
 static int flags(struct values *v, struct soda_conf_error *err, int *first_p, const char **argv)
 {
 	int argc = 0;
@@ -405,10 +430,10 @@ int main(void)
 		cmocka_unit_test(check_sizes),	     cmocka_unit_test(check_times),
 		cmocka_unit_test(check_format),	     cmocka_unit_test(check_defaults),
 		cmocka_unit_test(check_bad_values),  cmocka_unit_test(check_off),
-		cmocka_unit_test(check_environment), cmocka_unit_test(check_flags),
-		cmocka_unit_test(check_bad_flags),   cmocka_unit_test(check_file),
-		cmocka_unit_test(check_bad_files),   cmocka_unit_test(check_print),
-		cmocka_unit_test(check_table),
+		cmocka_unit_test(check_environment), cmocka_unit_test(check_misspelt),
+		cmocka_unit_test(check_flags),	     cmocka_unit_test(check_bad_flags),
+		cmocka_unit_test(check_file),	     cmocka_unit_test(check_bad_files),
+		cmocka_unit_test(check_print),	     cmocka_unit_test(check_table),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -119,10 +119,38 @@ static void test_userfaultfd_refused(void **state)
 	f.seccomp = true;
 	judge(&f, &all);
 	has(&all, "privileges.userfaultfd", SODA_VERDICT_FAILURE, "seccomp");
+	has(&all, "kernel.inline", SODA_VERDICT_FAILURE, "--device /dev/userfaultfd");
 	f.seccomp = f.device = false;
 	judge(&f, &all);
 	has(&all, "privileges.userfaultfd", SODA_VERDICT_FAILURE, "sysctl");
 	assert_null(strstr(all.list[1].advice, "setfacl"));
+}
+
+/* In a container whose filter refuses the calls no kernel is to blame, and none is asked for. */
+static void test_filtered(void **state)
+{
+	const struct soda_doctor_mode refused = { .err = -EPERM,
+						  .why = { "userfaultfd is refused" } };
+	struct soda_findings all;
+
+	CHANGED(f.inline_mode = f.handler_mode = refused; f.seccomp = true; f.device = false;
+		f.device_opens = f.poison = f.minor = f.batch = false);
+	judge(&f, &all);
+	has(&all, "kernel.inline", SODA_VERDICT_FAILURE, "seccomp=PROFILE.json");
+	has(&all, "kernel.poison", SODA_VERDICT_NOTE, NULL);
+	has(&all, "kernel.minor", SODA_VERDICT_NOTE, NULL);
+	has(&all, "kernel.batch", SODA_VERDICT_WARNING, "process_madvise");
+	for (size_t i = 0; i < all.n; i++) {
+		assert_null(strstr(all.list[i].advice, "sysctl -w vm.unprivileged"));
+		assert_null(strstr(all.list[i].advice, "CONFIG_USERFAULTFD"));
+		assert_null(strstr(all.list[i].found, "no UFFDIO_POISON"));
+		assert_null(strstr(all.list[i].found, "no minor faults"));
+	}
+	/* with the device faults are served, and are slow */
+	f = good;
+	f.seccomp = true;
+	f.batch = false;
+	alone(&f, "kernel.batch", SODA_VERDICT_WARNING, "process_madvise");
 }
 
 /* Not privileged is no error: the kernel lacks something is another one. */
@@ -402,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_good_machine),
 		cmocka_unit_test(test_userfaultfd_refused),
 		cmocka_unit_test(test_userfaultfd_lacking),
+		cmocka_unit_test(test_filtered),
 		cmocka_unit_test(test_handler_of_a_user),
 		cmocka_unit_test(test_older_kernels),
 		cmocka_unit_test(test_memlock),

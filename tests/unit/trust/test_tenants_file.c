@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -166,6 +167,42 @@ static void reads_what_it_wrote(void **state)
 }
 
 /* What a line of the file could not hold is refused when it is named, not when it is read. */
+/* A service has a user of its own, and root has made its file: what is to be done is said. */
+static void says_whose_it_is(void **state)
+{
+	struct soda_tenants_file got;
+	struct soda_conf_error err = { "" };
+	int status;
+	pid_t child;
+
+	if (geteuid()) {
+		print_message("SKIP: only root has files of another user\n");
+		skip();
+	}
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+	assert_int_equal(chmod(dir, 0755), 0);
+	child = fork();
+	if (child == 0) {
+		if (setuid(65534) || soda_tenants_file_read(path, &got, &err) != -EACCES)
+			_exit(1);
+		if (!strstr(err.text, "belongs to user 0, and this process runs as user 65534"))
+			_exit(2);
+		_exit(strstr(err.text, "chown 65534 ") ? 0 : 3);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(chmod(dir, 0700), 0);
+	child = fork();
+	if (child == 0) {
+		if (setuid(65534) || soda_tenants_file_read(path, &got, &err) != -EACCES)
+			_exit(1);
+		_exit(strstr(err.text, "may not look into a folder") ? 0 : 2);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	unlink(path);
+}
+
 static void takes_only_what_it_can_write(void **state)
 {
 	static const char *const bad[] = { "ro /srv/a ;b", "ro /srv/a ",
@@ -310,6 +347,7 @@ int main(void)
 		cmocka_unit_test(reads_what_it_wrote),
 		cmocka_unit_test(takes_only_what_it_can_write),
 		cmocka_unit_test(joins_no_lines),
+		cmocka_unit_test(says_whose_it_is),
 		cmocka_unit_test(knows_which_server_is_meant),
 		cmocka_unit_test(says_that_a_key_is_old),
 	};

@@ -90,10 +90,38 @@ static int dial(long pid, int timeout_ms)
 	return fd;
 }
 
+enum { GENERATIONS = 8 };
+
+/* A process that `pid` has started, or one of them has, and that uses SODA; 0: there is none. */
+static long below(long pid, int generations)
+{
+	char path[64];
+	long child, found = 0;
+	FILE *list;
+
+	snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", pid, pid);
+	list = generations ? fopen(path, "re") : NULL;
+	while (list && !found && fscanf(list, "%ld", &child) == 1) {
+		int fd = dial(child, 1000);
+
+		if (fd >= 0)
+			close(fd);
+		found = fd >= 0 ? child : below(child, generations - 1);
+	}
+	if (list)
+		fclose(list);
+	return found;
+}
+
 static void explain_dial(long pid, int err, struct soda_why *why)
 {
+	long other = err == -ECONNREFUSED ? below(pid, GENERATIONS) : 0;
+
 	if (pid > INT_MAX || (kill((pid_t)pid, 0) && errno == ESRCH))
 		say(why, "no process %ld", pid);
+	else if (other)
+		say(why, "process %ld does not use SODA itself; %ld does, which it has started",
+		    pid, other);
 	else if (err == -ECONNREFUSED)
 		say(why, "process %ld does not use SODA, or has not allocated yet", pid);
 	else

@@ -10,6 +10,12 @@
 #include "base/conf/conf.h"
 #include "soda/doctor/doctor.h"
 
+/* A container's filter refuses what the kernel has: other kernels do not help. */
+#define ALLOW                                                                                      \
+	"the container's filter of system calls (seccomp) forbids what the kernel may have: "      \
+	"allow "                                                                                   \
+	"userfaultfd and process_madvise in its profile (podman run --security-opt "               \
+	"seccomp=PROFILE.json)"
 #define GIVE_DEVICE "give the user access: setfacl -m u:USER:rw /dev/userfaultfd"
 
 enum {
@@ -76,6 +82,13 @@ static const char *number_or_unlimited(uint64_t n, char out[24])
 
 /* The kernel */
 
+static bool filtered(const struct soda_doctor_facts *f)
+{
+	int err = f->inline_mode.err;
+
+	return f->seccomp && (err == -EPERM || err == -EACCES || err == -ENOSYS);
+}
+
 static void judge_inline(const struct soda_doctor_facts *f, struct soda_findings *out)
 {
 	struct soda_finding *to = add(out, "kernel.inline",
@@ -88,6 +101,10 @@ static void judge_inline(const struct soda_doctor_facts *f, struct soda_findings
 		return;
 	}
 	found(to, "Linux %s: %s", f->release, f->inline_mode.why.text);
+	if (filtered(f)) {
+		advise(to, ALLOW "; or, for root in it, --device /dev/userfaultfd");
+		return;
+	}
 	advise(to, "no program has fabric memory here before this is repaired: a kernel from 5.7 "
 		   "on with CONFIG_USERFAULTFD, and nobody who forbids userfaultfd to this user");
 }
@@ -113,7 +130,10 @@ static void judge_handler(const struct soda_doctor_facts *f, struct soda_finding
 		found(to, "SODA_MODE=handler serves faults of the program alone: system calls on "
 			  "fabric memory that is not resident fail with EFAULT");
 	}
-	if (f->device)
+	if (filtered(f))
+		advise(to, "only where programs need that: as kernel.inline says%s",
+		       f->device ? ", and on the host " GIVE_DEVICE : "");
+	else if (f->device)
 		advise(to, "only where programs need that: " GIVE_DEVICE
 			   "; or sysctl -w vm.unprivileged_userfaultfd=1");
 	else
@@ -122,15 +142,26 @@ static void judge_handler(const struct soda_doctor_facts *f, struct soda_finding
 			   "/dev/userfaultfd");
 }
 
+/* What no page can be tried without is not known, and no kernel is to blame. */
+static bool untried(const struct soda_doctor_facts *f, struct soda_finding *to, const char *what)
+{
+	if (!filtered(f))
+		return false;
+	found(to, "%s: not tried, as userfaultfd is refused", what);
+	return true;
+}
+
 static void judge_poison(const struct soda_doctor_facts *f, struct soda_findings *out)
 {
 	struct soda_finding *to =
 		add(out, "kernel.poison", f->poison ? SODA_VERDICT_OK : SODA_VERDICT_NOTE);
 
-	found(to, f->poison ? "UFFDIO_POISON works: in handler mode a page that cannot be had is "
-			      "SIGBUS by one call"
-			    : "no UFFDIO_POISON (Linux 6.6): in handler mode a page that cannot be "
-			      "had takes another mapping of its own");
+	if (f->poison)
+		found(to, "UFFDIO_POISON works: in handler mode a page that cannot be had is "
+			  "SIGBUS by one call");
+	else if (!untried(f, to, "UFFDIO_POISON"))
+		found(to, "no UFFDIO_POISON (Linux 6.6): in handler mode a page that cannot be "
+			  "had takes another mapping of its own");
 }
 
 static void judge_minor(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -138,10 +169,12 @@ static void judge_minor(const struct soda_doctor_facts *f, struct soda_findings 
 	struct soda_finding *to =
 		add(out, "kernel.minor", f->minor ? SODA_VERDICT_OK : SODA_VERDICT_NOTE);
 
-	found(to, f->minor ? "minor faults on shared memory work: programs can map the store of a "
-			     "DPU agent (--store)"
-			   : "no minor faults on shared memory (Linux 5.14): programs cannot join "
-			     "the store of a DPU agent (--store), and read without it");
+	if (f->minor)
+		found(to, "minor faults on shared memory work: programs can map the store of a "
+			  "DPU agent (--store)");
+	else if (!untried(f, to, "minor faults on shared memory"))
+		found(to, "no minor faults on shared memory (Linux 5.14): programs cannot join "
+			  "the store of a DPU agent (--store), and read without it");
 }
 
 static void judge_batch(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -149,9 +182,18 @@ static void judge_batch(const struct soda_doctor_facts *f, struct soda_findings 
 	struct soda_finding *to =
 		add(out, "kernel.batch", f->batch ? SODA_VERDICT_OK : SODA_VERDICT_NOTE);
 
-	found(to, f->batch ? "process_madvise() drops several chunks by one call"
-			   : "process_madvise() drops nothing of the caller's own (Linux 6.13): "
-			     "evictions take a call a chunk");
+	if (f->batch) {
+		found(to, "process_madvise() drops several chunks by one call");
+	} else if (f->seccomp) {
+		to->verdict = SODA_VERDICT_WARNING;
+		found(to,
+		      "process_madvise() does not work here: evictions take a call a chunk, and "
+		      "a program that evicts much is several times slower");
+		advise(to, ALLOW "; where that is done, the kernel is older than Linux 6.13");
+	} else {
+		found(to, "process_madvise() drops nothing of the caller's own (Linux 6.13): "
+			  "evictions take a call a chunk");
+	}
 }
 
 static void judge_tls(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -188,7 +230,7 @@ static void judge_privileges(const struct soda_doctor_facts *f, struct soda_find
 	      f->seccomp ? "there is a" : "no", f->root ? "" : "not ");
 	if (missing && f->seccomp)
 		advise(to, "allow userfaultfd in the container's seccomp profile%s",
-		       f->device ? ", or " GIVE_DEVICE : "");
+		       f->device ? ", or on the host " GIVE_DEVICE " (package acl)" : "");
 	else if (missing)
 		advise(to, "%s",
 		       f->device ? GIVE_DEVICE : "sysctl -w vm.unprivileged_userfaultfd=1");

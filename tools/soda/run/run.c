@@ -14,9 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/conf/misspelt.h"
 #include "base/limits.h"
 #include "base/run.h"
 #include "base/tree/tree.h"
+#include "host_agent/core/settings.h"
 #include "registry/registry.h"
 #include "soda/base/tool.h"
 #include "soda/run/parent.h"
@@ -271,6 +273,64 @@ static int find_servers(struct soda_run_registry *registry)
 	return setenv("SODA_SERVER", list, 1);
 }
 
+/* The option of `soda run` that has set the variable that the sentence is about, with ": ", or "".
+ */
+static const char *concerned(const struct options *opt, const char *sentence)
+{
+	return opt->mem && strstr(sentence, "(SODA_BUFFER)")	  ? "--mem: "
+	       : opt->server && strstr(sentence, "(SODA_SERVER)") ? "--server: "
+	       : opt->dpu && strstr(sentence, "(SODA_DPU)")	  ? "--dpu: "
+								  : "";
+}
+
+/* What names a server without saying how to reach it; of a list each has been looked at. */
+static bool is_address(const char *server)
+{
+	return !server || !*server || strstr(server, "://");
+}
+
+/*
+ * Refuse now what libsoda would refuse at the program's first large block: a setting that is no
+ * value of its own, or a buffer that is too small (what sealing takes beside is left to libsoda).
+ * The settings are in the environment by now; no server is asked.  0, or -1 with one line on
+ * standard error.
+ */
+static int check_settings(const struct options *opt)
+{
+	struct soda_settings s;
+	struct soda_why why = { "" };
+	int ret = soda_settings_load(NULL, &s, &why);
+
+	if (!ret) {
+		ret = soda_settings_check_buffer(&s, 0, &why);
+		if (!ret && !is_address(s.server)) {
+			ret = -EINVAL;
+			snprintf(why.text, sizeof(why.text),
+				 "%s (%s): '%.64s' is no address; write it as tcp://HOST:PORT, "
+				 "verbs://HOST:PORT or shm:///PATH",
+				 s.dpu ? "dpu" : "server", s.dpu ? "SODA_DPU" : "SODA_SERVER",
+				 s.server);
+		}
+		soda_settings_free(&s);
+	}
+	return ret ? usage("%s%s", concerned(opt, why.text), why.text) : 0;
+}
+
+/* libsoda says this where there is no `soda run`. */
+static void warn_of_misspelt(void)
+{
+	const char *given, *meant;
+	int length;
+
+	meant = soda_conf_misspelt(&soda_settings_conf, &given, &length);
+	if (meant)
+		fprintf(stderr,
+			"soda run: %.*s in the environment is no setting and changes nothing; is "
+			"%s "
+			"meant?\n",
+			length, given, meant);
+}
+
 /*
  * The memory that the program shares with those that it starts.  SODA_BUFFER, which --mem has set,
  * is what they have together; not so a fraction, which is one of what each of them allocates.
@@ -356,6 +416,9 @@ static int run(const struct options *opt, char **argv)
 	set_environment(opt, &what, library);
 	if (find_servers(&registry))
 		return 127;
+	if (check_settings(opt))
+		return SODA_EXIT_USAGE;
+	warn_of_misspelt();
 	if (opt->report && soda_run_numbers_open(opt->report))
 		return 127;
 	if (opt->children == CHILDREN_ALL && share(&tree))

@@ -189,8 +189,9 @@ int soda_command_top(int argc, char **argv)
 		memcpy(names, found, sizeof(found[0]) * (size_t)n);
 	}
 	if (n == 0) {
-		fprintf(stderr, "soda top: nothing to look at: no program here uses SODA; name a"
-				" process id or an address\n");
+		fprintf(stderr, "soda top: nothing to look at: no program here uses SODA yet; start"
+				" one (soda run -- PROGRAM), or name a process id or a server"
+				" (tcp://HOST:7001)\n");
 		return SODA_EXIT_FAILED;
 	}
 	r = look(&opt, names, n);

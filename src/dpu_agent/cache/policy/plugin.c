@@ -122,8 +122,8 @@ int soda_plugin_open(const char *dir, const char *name, struct soda_plugin *plug
 	if (!dir || !*dir)
 		return refuse(why, -ENOENT,
 			      "'%s' is no built-in policy (random, stream), and there"
-			      " is no --policy-dir",
-			      name);
+			      " is no --policy-dir: which directory has %s.so?",
+			      name, name);
 	if (snprintf(path, sizeof(path), "%s/%s.so", dir, name) >= (int)sizeof(path))
 		return refuse(why, -EINVAL, "--policy-dir is too long");
 	fd = open_trusted(path, why);

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What README says of the packages, held against debian/: each node is told of packages that are made, by patterns that
+take no other one's file; and what a package brings is not more than its node needs.
+
+test_packages.py SOURCE
+"""
+import fnmatch
+import os
+import re
+import sys
+import unittest
+
+SOURCE = sys.argv.pop() if len(sys.argv) > 1 else "."
+
+
+def read(*path):
+    with open(os.path.join(SOURCE, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def packages():
+    """{name: {field: text}} of debian/control, without the source."""
+    out = {}
+    for paragraph in read("debian", "control").split("\n\n")[1:]:
+        fields = dict(re.findall(r"^([A-Za-z-]+):[ \n]*((?:.*(?:\n[ \t].*)*))", paragraph, re.M))
+        out[fields["Package"]] = fields
+    return out
+
+
+def names(text):
+    return {re.split(r"[ (|:$]", part.strip())[0] for part in text.split(",") if part.strip()}
+
+
+class Packages(unittest.TestCase):
+    def test_patterns_take_one_file_each(self):
+        made = [f"{name}{kind}_0.1.0_amd64.deb" for name in packages() for kind in ("", "-dbgsym")]
+        patterns = re.findall(r"\.\./([^ `]+\.deb)", read("README.md"))
+        taken = [fnmatch.filter(made, pattern) for pattern in patterns]
+        for pattern, files in zip(patterns, taken):
+            self.assertEqual(len(files), 1, f"{pattern} of README takes {files}")
+        self.assertEqual({files[0].split("_")[0] for files in taken}, set(packages()), "README does not name each package")
+
+    def test_nothing_that_draws_comes_by_itself(self):
+        for name, fields in packages().items():
+            brought = names(fields.get("Depends", "")) | names(fields.get("Recommends", ""))
+            self.assertFalse(brought & {"python3-matplotlib", "python3-jinja2"}, name)
+
+    def test_pages_that_units_name_come_with_them(self):
+        for unit in ("soda-mem-server",):
+            pages = re.findall(r"man:([\w-]+)\((\d)\)", read("debian", unit + ".service"))
+            self.assertTrue(pages)
+            installed = read("debian", unit + ".install")
+            for page, section in pages:
+                self.assertTrue(f"man{section}/{page}.{section}" in installed or f"man{section}\n" in installed,
+                                f"{page}({section}) is not in {unit}")
+
+    def test_documents_that_configurations_name_are_there(self):
+        for name in ("debian/soda-dpu-agent.ini", "docs/soda-mem-server.ini"):
+            self.assertNotIn("docs/", read(name), f"{name} points to a document that no node with it has")
+        self.assertIn("docs", read("debian", "soda-tools.docs").split())
+
+
+if __name__ == "__main__":
+    unittest.main()
