@@ -131,14 +131,14 @@ struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t
 bool soda_region_any_sealed(const void *addr, uint64_t bytes)
 {
 	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
-	const char *at = addr,
-		   *end = bytes > UINTPTR_MAX - (uintptr_t)at ? (char *)UINTPTR_MAX : at + bytes;
+	const uintptr_t base = (uintptr_t)soda_agent.base;
+	uintptr_t at = (uintptr_t)addr, end = bytes > UINTPTR_MAX - at ? UINTPTR_MAX : at + bytes;
 
-	if (at < soda_agent.base)
-		at = soda_agent.base;
-	for (; at < end && soda_agent_owns(at);
-	     at += granule - (uint64_t)(at - soda_agent.base) % granule) {
-		const struct soda_region *r = soda_region_of(soda_chunk_of(at));
+	if (at < base)
+		at = base;
+	for (; at < end && soda_agent_owns((const void *)at);
+	     at += granule - (at - base) % granule) {
+		const struct soda_region *r = soda_region_of(soda_chunk_of((const void *)at));
 
 		if (r && r->sealing)
 			return true;

@@ -266,7 +266,9 @@ static void check_bad_names(void **state)
 		{ "fifo", -EACCES },	      { "empty", -EINVAL },	  { ".", -EACCES },
 	};
 	uint8_t head[SODA_WIRE_OPEN_BYTES];
-	const struct soda_wire_open open = { 1, 8, SODA_READ_ONLY, 0 };
+	const struct soda_wire_open open = { .region_id = 1,
+					     .name_bytes = 8,
+					     .flags = SODA_READ_ONLY };
 	struct iovec iov[2] = { { head, sizeof(head) }, { (void *)(uintptr_t) "data\0abc", 8 } };
 	char long_name[300];
 	struct soda_mr mr;
