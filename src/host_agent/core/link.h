@@ -56,9 +56,10 @@ struct soda_link {
 				  elsewhere; the server is not asked for others then */
 	_Atomic uint64_t expelled_ns; /* when its copies of slabs became stale; 0: it is UP, or away
 					 for a moment */
-	_Atomic bool unclosed;	      /* objects were freed whose regions the server still has */
-	_Atomic bool keyed;	      /* an object has keys to an agent's static cache */
-	_Atomic uint32_t want_keyed;  /* futex: 1 until the channels have been made to reach it */
+	_Atomic bool gone; /* and an attempt to connect, of all the time that it may take, failed */
+	_Atomic bool unclosed;	     /* objects were freed whose regions the server still has */
+	_Atomic bool keyed;	     /* an object has keys to an agent's static cache */
+	_Atomic uint32_t want_keyed; /* futex: 1 until the channels have been made to reach it */
 	struct soda_writeback *writeback; /* move/writeback.h; stays when the link ends */
 };
 

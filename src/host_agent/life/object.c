@@ -625,15 +625,16 @@ static void await_any_member(uint64_t until)
 	}
 }
 
-/* Whether no more is to be learnt of a member: it is up, or its copies were given up. */
+/* Whether no more is to be learnt of a member: it is up, or cannot be reached. */
 static bool member_is_settled(const struct soda_link *link)
 {
-	return soda_server_up(&link->server) || atomic_load(&link->expelled_ns);
+	return soda_server_up(&link->server) || atomic_load(&link->gone);
 }
 
 /*
  * Whether more of them are up than there were.  Those of an agent that was started anew come back
- * one after the other: each gets a moment, and with redundancy until it counts as lost.
+ * one after the other: each gets a moment, and with redundancy until one more attempt has failed
+ * after its copies were given up.
  */
 static bool await_more_members(uint32_t were, uint64_t until)
 {

@@ -347,11 +347,13 @@ static void keep_up(struct soda_link *link, const struct absence *a, enum soda_s
 	if (!ret) {
 		*told_p = SODA_SERVER_UP;
 		atomic_store(&link->expelled_ns, 0);
+		atomic_store(&link->gone, false);
 		atomic_fetch_add(&soda_agent.reconnects, 1);
 		soda_log_info("%s: connected again, epoch %llu", server->address,
 			      (unsigned long long)server->hello.epoch);
 		soda_audit_quiet("after a reconnection");
 	} else if (ret != -EAGAIN) {
+		atomic_store(&link->gone, atomic_load(&link->expelled_ns) != 0);
 		tell_trouble(server, told_p);
 		give_more_time(link, a);
 	}
