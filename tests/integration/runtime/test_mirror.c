@@ -19,7 +19,7 @@
 #include "lib/world.h"
 
 enum { SERVERS_MAX = 7, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
-enum { PAGES = BYTES / PAGE, SLOW_MS = 600 };
+enum { PAGES = BYTES / PAGE, SLOW_MS = 400 };
 
 /* One server more than a slab lies on, and how many of these may be lost; of stripes none. */
 static const struct kind {
@@ -257,7 +257,7 @@ static void during_killed(const void *arg)
 	}
 }
 
-/* One stands still for 700 ms, which nobody minds, or longer, and then it is given up. */
+/* One stands still for 500 ms, which nobody minds, or longer, and then it is given up. */
 static void child_stopped(const void *arg)
 {
 	double longest;
@@ -278,7 +278,7 @@ static void child_stopped(const void *arg)
 static void during_stopped(const void *arg)
 {
 	uint64_t state = (*(const uint64_t *)arg + 1) * 0x94d049bb133111ebu;
-	static const unsigned still_ms[2] = { 700, 2500 };
+	static const unsigned still_ms[2] = { 500, 2500 };
 
 	for (int round = 0; round < 2; round++) {
 		struct world *w = &worlds[draw(&state) % (unsigned)kind->servers];
@@ -303,7 +303,7 @@ static int pauses(void)
 }
 
 /*
- * Reads while one stands still for 700 ms, again and again: they come from the other copy, and
+ * Reads while one stands still for 500 ms, again and again: they come from the other copy, and
  * nobody is given up.
  */
 static void child_late(const void *arg)
@@ -339,7 +339,7 @@ static void during_late(const void *arg)
 		struct world *w = &worlds[draw(&state) % (unsigned)kind->servers];
 
 		process_halt(w->server.pid);
-		sleep_ms(700);
+		sleep_ms(500);
 		kill(w->server.pid, SIGCONT);
 		sleep_ms(300);
 	}
