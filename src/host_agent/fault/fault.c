@@ -2,8 +2,8 @@
 #include "host_agent/fault/fault.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/failure.h"
@@ -159,17 +159,25 @@ static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fa
 	return failed ? SODA_STEP_JOIN : SODA_STEP_DONE;
 }
 
-/* Whether a page of the block is not there. */
+/*
+ * Whether a page of the block is not there.  mincore(2) would say of a page of a shared mapping
+ * that it is in memory, and not whether it is mapped.
+ */
 static bool is_hole(const struct soda_fault *f)
 {
-	unsigned char in[64] = { 0 };
+	const uint64_t present = 1ull << 63;
+	uint64_t entries[64];
 	size_t bytes = 1ul << soda_agent.block_shift, n = bytes < PAGE ? 1 : bytes / PAGE;
-	char *at = (char *)soda_chunk_address(f->id) + f->block * bytes;
+	uintptr_t at = (uintptr_t)soda_chunk_address(f->id) + f->block * bytes;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	ssize_t got;
 
-	if (syscall(SYS_mincore, (uintptr_t)at / PAGE * PAGE, n * PAGE, in))
-		return true; /* nothing is mapped there */
-	for (size_t i = 0; i < n; i++)
-		if (!(in[i] & 1))
+	if (fd < 0)
+		return false;
+	got = pread(fd, entries, n * sizeof(*entries), (off_t)(at / PAGE * sizeof(*entries)));
+	close(fd);
+	for (size_t i = 0; got == (ssize_t)(n * sizeof(*entries)) && i < n; i++)
+		if (!(entries[i] & present))
 			return true;
 	return false;
 }

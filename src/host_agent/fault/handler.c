@@ -106,13 +106,15 @@ static bool serves(const struct pending *p, enum soda_chunk_state s)
 static bool fail_page_of(const struct pending *p, enum soda_chunk_state s)
 {
 	bool ours = is_elsewhere(s) || s == SODA_CHUNK_LOST;
+	bool taken_away = p->f.error == -ENODATA; /* by the program: no thread brings it back */
 
 	if (!soda_agent.page_ops->poison(p->page, SODA_WIRE_PAGE))
 		return true;
 	if (is_there(p->page) ? serves(p, s) : has_failed(p->page))
 		return true;
 	if (ours ? p->joined : s != SODA_CHUNK_FETCHING || !soda_stuck_has(p->f.id))
-		return false;
+		if (!taken_away)
+			return false;
 	soda_mapping_fail(p->page, soda_region_prot(p->f.region));
 	return true;
 }
