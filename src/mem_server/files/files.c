@@ -806,13 +806,14 @@ static int settle(struct sync *sync)
 static int write_back(struct sync *sync, struct soda_why *why)
 {
 	bool any = take_dirty(sync) > 0;
-	int r;
+	int r = 0;
 
 	if (!any && sync->file->settled)
 		return 0;
 	if (any)
-		soda_mark_change(sync->file->fd, sync->file->mark);
-	r = any ? write_dirty(sync) : 0;
+		r = soda_mark_change(sync->file->fd, sync->file->mark);
+	if (!r && any)
+		r = write_dirty(sync);
 	if (!r)
 		r = settle(sync);
 	if (!r && any && sync->file->sealed)

@@ -103,9 +103,12 @@ int soda_mark_take(int fd, const struct soda_file_request *req, uint64_t *mark_p
 	return -EIO;
 }
 
-void soda_mark_change(int fd, uint64_t mark)
+int soda_mark_change(int fd, uint64_t mark)
 {
-	put(fd, (struct mark){ mark, 0, 0 });
+	int r = put(fd, (struct mark){ mark, 0, 0 });
+	struct mark there;
+
+	return r && !get(fd, &there) && there.ctime_ns ? r : 0;
 }
 
 void soda_mark_settle(int fd, uint64_t mark)
@@ -114,7 +117,7 @@ void soda_mark_settle(int fd, uint64_t mark)
 		struct mark before = now(fd, mark), after;
 
 		if (put(fd, before))
-			return;
+			break;
 		after = now(fd, mark);
 		if (follows(&before, &after))
 			return;

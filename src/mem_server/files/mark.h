@@ -27,10 +27,11 @@ int soda_mark_take(int fd, const struct soda_file_request *req, uint64_t *mark_p
 		   struct soda_why *why);
 
 /*
- * The server is about to change the file; it has.  An error leaves a mark that keeps its client
- * out, at worst.
+ * The server is about to change the file: 0; or why it may not, because a mark that is there, and
+ * cannot be changed, would tell of what the file was before.
  */
-void soda_mark_change(int fd, uint64_t mark);
+int soda_mark_change(int fd, uint64_t mark);
+/* It has. An error leaves a mark by which its client, and any change meanwhile, gets in. */
 void soda_mark_settle(int fd, uint64_t mark);
 
 #endif
