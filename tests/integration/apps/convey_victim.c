@@ -195,6 +195,9 @@ static void case_gone(void)
 	int ret;
 
 	CHECK(c && convey_begin(c, sizeof(item), 0) == convey_OK);
+	/* all have begun; the first one ends without waiting for the others to hear that */
+	while ((ret = soda_msg_barrier(soda_convey_job(c))) == -EINPROGRESS)
+		soda_msg_wait(soda_convey_job(c), SODA_MSG_COLLECTIVE, -1);
 	if (!soda_convey_pe())
 		_Exit(4);
 	while ((ret = convey_advance(c, true)) > 0)
