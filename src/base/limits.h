@@ -64,7 +64,7 @@ enum {
 	SODA_MEMBER_COUNT_MS = 1000,  /* what a program tells of its slabs is counted so often */
 	SODA_SILENT_MS = 900,
 	/* A call has the control connection for so long: the server is asked on another one
-	   (watch.h), which stays until nobody had to ask for so long. */
+	   (watch.c), which stays until nobody had to ask for so long. */
 	SODA_WATCH_WAIT_MS = 100,
 	SODA_WATCH_REST_MS = 5000,
 	SODA_WATCH_GOODBYE_MS = 100,

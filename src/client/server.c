@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/own_fd.h"
 #include "base/tracepoint.h"
-#include "client/watch.h"
 
 static void note_trouble(struct soda_server *s, int err, const char *text)
 {

@@ -133,7 +133,7 @@ struct soda_server {
 	bool adopts;		 /* the token is shown first: we do not have the client's key */
 	bool open;		 /* there are connections to be closed */
 	struct soda_place place; /* where the peer was met, of its name's addresses */
-	struct soda_conn *watch; /* watch.h; NULL: none */
+	struct soda_conn *watch; /* watch.c; NULL: none */
 	uint8_t watch_key[SODA_KEY_BYTES];
 	uint64_t watched_ns; /* when it was used last */
 	uint32_t pause_ms;   /* soda_server_tick's, doubling */
@@ -268,5 +268,21 @@ void soda_server_release(struct soda_server *server);
  * calling thread holds itself.  false: it is not locked.
  */
 bool soda_server_acquire_at_end(struct soda_server *server, uint64_t deadline_ns);
+
+/*
+ * watch.c: whether the server answers while a call has the control connection, which a file's SYNC
+ * or OPEN may have for as long as a disk takes.  The question goes by a connection of its own, as
+ * another client, which has nothing there.  All by the driver of a session that is UP.
+ */
+
+/*
+ * Ask.  true: nothing was heard for timeout_ms.  A refusal is an answer, and an error of another
+ * kind says nothing of the server.
+ */
+bool soda_watch_is_silent(struct soda_server *server, int timeout_ms);
+/* Nobody has had to ask for a while: say goodbye. */
+void soda_watch_rest(struct soda_server *server);
+/* Close the connection, if there is one; leaves: with a goodbye. */
+void soda_watch_close(struct soda_server *server, bool leaves);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "client/watch.h"
+#include "client/server.h"
 
 #include <errno.h>
 

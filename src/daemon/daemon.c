@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/conf/misspelt.h"
+#include "base/conf/conf.h"
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * HMAC-SHA256 (RFC 2104), HKDF over it (RFC 5869), and SHA-256 itself, by OpenSSL's libcrypto,
- * which is loaded when it is first asked for: a program without a key never maps it, and a program
- * with an OpenSSL of its own keeps that.
+ * HMAC-SHA256 (RFC 2104), HKDF over it (RFC 5869), SHA-256 itself and Ed25519 (RFC 8032; sign.c),
+ * by OpenSSL's libcrypto, which is loaded when it is first asked for: a program without a key never
+ * maps it, and a program with an OpenSSL of its own keeps that.
  *
  * Any thread; not async-signal-safe.  Where SODA was built without OpenSSL every function fails
  * with -ENOTSUP.
@@ -42,6 +42,19 @@ int soda_digest_begin(struct soda_digest **digest_p);
 int soda_digest_add(struct soda_digest *digest, const void *data, size_t bytes);
 /* out: NULL: it is given up.  Frees the digest, whatever comes of it. 0, -EIO. */
 int soda_digest_end(struct soda_digest *digest, uint8_t out[SODA_KEY_BYTES]);
+
+/*
+ * Signatures by Ed25519: the public half of a pair tells whether the seed's owner has signed.
+ * Errors of all: -ENOTSUP, also where OpenSSL has no Ed25519; -EIO; -ENOMEM.
+ */
+#define SODA_SIGN_PUBLIC 32u
+#define SODA_SIGN_BYTES 64u
+int soda_sign_public(const uint8_t seed[SODA_KEY_BYTES], uint8_t key[SODA_SIGN_PUBLIC]);
+int soda_sign(const uint8_t seed[SODA_KEY_BYTES], const void *data, size_t bytes,
+	      uint8_t signature[SODA_SIGN_BYTES]);
+/* -EACCES: it is not signed by that one. */
+int soda_sign_check(const uint8_t key[SODA_SIGN_PUBLIC], const void *data, size_t bytes,
+		    const uint8_t signature[SODA_SIGN_BYTES]);
 
 /* In a time that does not depend on where they differ. */
 bool soda_mac_equal(const uint8_t *a, const uint8_t *b, size_t bytes);

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "trust/sign.h"
+#include "trust/crypto.h"
 #include "wire/field.h"
 
 #define LABEL_BYTES 16u

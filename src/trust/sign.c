@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "trust/sign.h"
+#include "trust/crypto.h"
 
 #include <errno.h>
 #include <openssl/evp.h>

@@ -2,7 +2,7 @@
 /* Built without OpenSSL. */
 #include <errno.h>
 
-#include "trust/sign.h"
+#include "trust/crypto.h"
 
 int soda_sign_public(const uint8_t seed[SODA_KEY_BYTES], uint8_t key[SODA_SIGN_PUBLIC])
 {

@@ -16,8 +16,8 @@
 
 #include "fibers.h"
 #include "nodes.h"
-#include "sealing/state.h"
-#include "trust/private.h"
+#include "sealing/sealing.h"
+#include "trust/tenants.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 

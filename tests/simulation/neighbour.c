@@ -22,7 +22,6 @@
 #include "soda.h"
 #include "transport/api/transport.h"
 #include "trust/identity.h"
-#include "trust/private.h"
 #include "trust/tenants.h"
 #include "wire/store_map.h"
 #include "world.h"

@@ -802,7 +802,7 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	p->next = net.pipes;
 	net.pipes = p;
 	of_session = sim_is_host(p->from) && opt->kind == SODA_CONN_CONTROL && is_session(hello) &&
-		     !sim_host_believes(server_of(p, hello)).up; /* else client/watch.h's */
+		     !sim_host_believes(server_of(p, hello)).up; /* else client/watch.c's */
 	ret = introduce(p, rest, hello, opt, welcome_p, why);
 	if (ret)
 		return ret;

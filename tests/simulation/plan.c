@@ -4,7 +4,7 @@
 #include "disk.h"
 #include "net.h"
 #include "pool/erasure.h"
-#include "sealing/state.h"
+#include "sealing/sealing.h"
 #include "trust/tenants.h"
 #include "world.h"
 

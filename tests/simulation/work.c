@@ -11,7 +11,6 @@
 #include "disk.h"
 #include "net.h"
 #include "sealing/sealing.h"
-#include "sealing/state.h"
 #include "soda.h"
 #include "trust/tenants.h"
 #include "world.h"

@@ -78,6 +78,12 @@ int soda_conf_add(const struct soda_conf *conf, const char *name, const char *te
 /* Write a message to err; returns r. */
 int soda_conf_fail(struct soda_conf_error *err, int r, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/*
+ * misspelt.c.  A variable of the environment that is none of the options' and nearly one, as
+ * SODA_BUFER: an unknown flag is an error, an unknown variable may be another program's.  Returns
+ * the option's, and of the other *given_p and its *length_p; NULL: there is none.
+ */
+const char *soda_conf_misspelt(const struct soda_conf *conf, const char **given_p, int *length_p);
 /* Free the strings at `values`. */
 void soda_conf_free(const struct soda_conf *conf, void *values);
 /* Print --help, and the man page in roff. */

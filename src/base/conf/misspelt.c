@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/conf/misspelt.h"
+#include "base/conf/conf.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "client/call.h"
-#include "client/watch.h"
+#include "client/server.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/start.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/conf/misspelt.h"
+#include "base/conf/conf.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/own_fd.h"

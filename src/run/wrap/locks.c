@@ -7,7 +7,7 @@
  * thread to wake.
  */
 #include "run/core/run.h"
-#include "run/wrap/rings.h"
+#include "run/wrap/near.h"
 
 #include <errno.h>
 #include <pthread.h>

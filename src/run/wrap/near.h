@@ -77,4 +77,11 @@ void run_near_end(struct run_near *near);
 #define CHANGES(name, PARAMS, ARGS)                                                                \
 	RUN_NEAR(int, name, PARAMS, ARGS, FAM(p) || FAM(old), IN(p); OUT(old))
 
+/*
+ * rings.c: io_submit() and io_uring, where a program asks for them by syscall(); a: its six
+ * arguments.  True: *result_p is the result of syscall(), with errno.  False: the call is not one
+ * of these, or the kernel may have it as it is.
+ */
+bool run_ring_call(long number, long *a, const void *caller, long *result_p);
+
 #endif

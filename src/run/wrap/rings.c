@@ -11,7 +11,6 @@
  * io_uring is refused, as by a kernel without it, because requests need no call that could be seen;
  * unless the user says that what it transfers is local.
  */
-#include "run/wrap/rings.h"
 
 #include <dlfcn.h>
 #include <errno.h>

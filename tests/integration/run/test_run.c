@@ -369,7 +369,7 @@ static bool is_text(const char *path)
 /*
  * Shells put files at low numbers: what they have in fabric memory comes out whole.
  *
- * May: descriptors | a shell's `exec 4>file`, of each low number | served
+ * May: descriptors | does as a shell's `exec 4>file` does, with each low number | served
  */
 static void test_shell_numbers(void **state)
 {

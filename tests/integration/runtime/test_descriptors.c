@@ -82,7 +82,7 @@ static void child_few(const void *arg)
 	soda_free(fam);
 }
 
-/* May: descriptors | may have 64 | served */
+/* May: descriptors | may have 64 of them | served */
 static void test_few(void **state)
 {
 	expect_passes(child_few, NULL);

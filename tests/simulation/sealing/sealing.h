@@ -49,4 +49,22 @@ uint64_t sim_sealed_word(const char *name, uint64_t offset, bool stable);
 /* Nowhere in the file is a page as the application has it: it would be zeros but for its ends. */
 void sim_sealed_look(const char *name);
 
+/*
+ * state.c: the directory of an agent's --seal-state, which is a tmpfs: it stays when the agent is
+ * killed.
+ */
+
+/* Its name to the agent, and its descriptor. */
+#define SIM_STATE "sim-seal-state"
+enum { SIM_STATE_FD = 1 << 22 };
+
+/* openat(2), unlinkat(2) and so on, of a file in it. */
+int sim_state_open(const char *name, int flags);
+int sim_state_unlink(const char *name);
+bool sim_state_has(const char *name);
+/* It is a descriptor of such a file. */
+bool sim_state_owns(int fd);
+/* How many files there are. */
+unsigned sim_state_files(void);
+
 #endif

@@ -3,7 +3,7 @@
  * Files are memfds of the kernel's, which have memory and holes as those of a tmpfs.  A killed
  * agent's mappings stay, and nobody uses them.
  */
-#include "state.h"
+#include "sealing.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,6 @@
 #include "../disk.h"
 #include "../net.h"
 #include "../world.h"
-#include "private.h"
 #include "tenants.h"
 #include "trust/identity.h"
 #include "trust/proof.h"

@@ -4,7 +4,6 @@
 #include "../disk.h"
 #include "../net.h"
 #include "../world.h"
-#include "private.h"
 #include "tenants.h"
 #include "transport/api/transport.h"
 #include "trust/identity.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "private.h"
+#include "tenants.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,13 +5,16 @@
  *
  *   files.c     the files
  *   operator.c  keys are rotated, quotas changed, tenants removed and added again
- *   intruder.c  who connects as somebody that it is not
+ *   intruder.c  clients that connect as somebody else
+ *   private.c   files that only their owner reads
  */
 #ifndef SODA_SIM_TENANTS_H
 #define SODA_SIM_TENANTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "../fibers.h"
 
@@ -74,5 +77,19 @@ void sim_tenants_steal(void);
 uint64_t sim_tenants_charged(enum sim_tenant t, enum sim_process p);
 /* What accounts must add up to; no point. */
 void sim_tenants_check(void);
+
+/*
+ * private.c: files with keys in them, which programs open by name.  Each is a memfd of the
+ * kernel's: a program that has one open reads on in it when another takes its place.
+ */
+
+/* In the place of the one of this name, or none. The name begins with '/'. */
+void sim_private_put(const char *path, const char *text, size_t bytes);
+bool sim_private_owns(const char *path);
+/* open(2) and stat(2) of one that is owned. */
+int sim_private_open(const char *path);
+int sim_private_stat(const char *path, struct stat *st);
+/* By which name it can be opened where system calls do not lead here. */
+const char *sim_private_name(const char *path, char out[32]);
 
 #endif

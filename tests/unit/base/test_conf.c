@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "base/conf/conf.h"
-#include "base/conf/misspelt.h"
 
 struct values {
 	char *name;

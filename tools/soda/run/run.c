@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/conf/misspelt.h"
+#include "base/conf/conf.h"
 #include "base/limits.h"
 #include "base/run.h"
 #include "base/tree/tree.h"
