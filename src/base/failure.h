@@ -46,4 +46,24 @@ static inline bool soda_call_lost(int err)
 	return err != -EPROTO && soda_connection_lost(err);
 }
 
+/*
+ * Whether a server has said no, by this error of its answer: another attempt may be answered in the
+ * same way.
+ */
+static inline bool soda_is_refusal(int err)
+{
+	switch (-err) {
+	case ESTALE:
+	case EPERM:
+	case EACCES:
+	case EBUSY:
+	case EINVAL:
+	case ENOTSUP:
+	case EPROTONOSUPPORT:
+		return true;
+	default:
+		return false;
+	}
+}
+
 #endif

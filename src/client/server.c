@@ -343,23 +343,6 @@ static int connect_all(struct soda_server *s, enum soda_server_as as, struct sod
 	return 0;
 }
 
-/* The server's answer was no: another attempt may be answered in the same way. */
-static bool is_refusal(int err)
-{
-	switch (-err) {
-	case ESTALE:
-	case EPERM:
-	case EACCES:
-	case EBUSY:
-	case EINVAL:
-	case ENOTSUP:
-	case EPROTONOSUPPORT:
-		return true;
-	default:
-		return false;
-	}
-}
-
 int soda_server_attempt(struct soda_server *s, enum soda_server_as as, struct soda_why *why)
 {
 	int ret;
@@ -373,7 +356,7 @@ int soda_server_attempt(struct soda_server *s, enum soda_server_as as, struct so
 		s->next_ns = 0;
 		return 0;
 	}
-	set_state(s, is_refusal(ret) ? SODA_SERVER_REFUSED : SODA_SERVER_AWAY);
+	set_state(s, soda_is_refusal(ret) ? SODA_SERVER_REFUSED : SODA_SERVER_AWAY);
 	note_trouble(s, ret, why->text);
 	close_all(s);
 	return ret;

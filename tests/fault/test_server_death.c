@@ -505,19 +505,28 @@ static void restart_for_another(const void *arg)
 	turn_pass();
 }
 
-/* Promise R10. */
-static void test_late_writer_is_refused(void **state)
+/* A writer of the file, and what happens meanwhile. The file's content, to be freed. */
+static uint64_t *run_writer(void (*child)(const void *arg), void (*during)(const void *arg),
+			    struct outcome *out)
 {
-	struct trial t = { .child = child_is_late, .during = restart_for_another };
-	struct outcome out;
+	struct trial t = { .child = child, .during = during };
 	uint64_t *data;
 
 	world_open(&struck_world, WORLD_DEFAULT, NULL);
 	make_file(0);
-	trial_run(&t, &out);
+	trial_run(&t, out);
 	data = (uint64_t *)world_read_file(&struck_world, "graph", FILE_BYTES);
 	world_close_noisy(&struck_world);
-	expect_exit(&out, 0);
+	expect_exit(out, 0);
+	return data;
+}
+
+/* Promise R10. */
+static void test_late_writer_is_refused(void **state)
+{
+	struct outcome out;
+	uint64_t *data = run_writer(child_is_late, restart_for_another, &out);
+
 	expect_says(&out, "it has changed");
 	for (size_t i = 0; i < FILE_BYTES / 8; i++)
 		assert_int_equal(data[i], mix(i, 1));
@@ -548,16 +557,9 @@ static void restart_thrice(const void *arg)
 /* Promise R10. */
 static void test_lone_writer_goes_on(void **state)
 {
-	struct trial t = { .child = child_is_alone, .during = restart_thrice };
 	struct outcome out;
-	uint64_t *data;
+	uint64_t *data = run_writer(child_is_alone, restart_thrice, &out);
 
-	world_open(&struck_world, WORLD_DEFAULT, NULL);
-	make_file(0);
-	trial_run(&t, &out);
-	data = (uint64_t *)world_read_file(&struck_world, "graph", FILE_BYTES);
-	world_close_noisy(&struck_world);
-	expect_exit(&out, 0);
 	for (uint64_t i = 1; i < 4; i++) {
 		assert_int_equal(data[i * CHUNK_WORDS], i);
 		assert_int_equal(data[i * CHUNK_WORDS + 1], i);

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/failure.h"
 #include "base/limits.h"
 #include "base/lock.h"
 #include "transport/stream/stream.h"
@@ -261,20 +262,7 @@ static uint64_t part_of_time(const struct attempt *a, unsigned i)
 /* Whether a server has said something, instead of nobody. */
 static bool is_answer(int err)
 {
-	switch (-err) {
-	case ESTALE:
-	case EPERM:
-	case EACCES:
-	case EBUSY:
-	case EINVAL:
-	case ENOTSUP:
-	case EPROTO:
-	case EPROTONOSUPPORT:
-	case ESHUTDOWN:
-		return true;
-	default:
-		return !err;
-	}
+	return !err || soda_is_refusal(err) || err == -EPROTO || err == -ESHUTDOWN;
 }
 
 /* A server that does not know the client: it has made a new one, which nobody wants. */

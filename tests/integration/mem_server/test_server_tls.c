@@ -347,6 +347,17 @@ static int ask(const struct server *whom, const char *certificates, const char *
 	return r;
 }
 
+/* Two authorities, with a certificate of each. */
+static void make_both(const char *one, const char *other)
+{
+	if (system("openssl version >/dev/null 2>&1")) {
+		printf("SKIP: no openssl program to make certificates with\n");
+		skip();
+	}
+	assert_int_equal(make_certificates(one), 0);
+	assert_int_equal(make_certificates(other), 0);
+}
+
 static void certifies(void **state)
 {
 	char ours[96], theirs[96], path[128], command[512];
@@ -357,12 +368,7 @@ static void certifies(void **state)
 	struct program p;
 	struct peer peer;
 
-	if (system("openssl version >/dev/null 2>&1")) {
-		printf("SKIP: no openssl program to make certificates with\n");
-		skip();
-	}
-	assert_int_equal(make_certificates("ours"), 0);
-	assert_int_equal(make_certificates("theirs"), 0);
+	make_both("ours", "theirs");
 	snprintf(ours, sizeof(ours), "%s/ours", dir);
 	snprintf(theirs, sizeof(theirs), "%s/theirs", dir);
 	make_tenant();
@@ -478,12 +484,7 @@ static void renews(void **state)
 	struct server open;
 	struct peer peer, early;
 
-	if (system("openssl version >/dev/null 2>&1")) {
-		printf("SKIP: no openssl program to make certificates with\n");
-		skip();
-	}
-	assert_int_equal(make_certificates("before"), 0);
-	assert_int_equal(make_certificates("after"), 0);
+	make_both("before", "after");
 	snprintf(ours, sizeof(ours), "%s/before", dir);
 	snprintf(theirs, sizeof(theirs), "%s/after", dir);
 	snprintf(used, sizeof(used), "%s/used", dir);

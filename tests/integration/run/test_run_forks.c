@@ -199,8 +199,8 @@ static void test_joblib(void **state)
 	try(&workers);
 }
 
-/* May: children | forks, and the child reads and stores | served */
-static void test_victim(void **state)
+/* A case of the victim, in both modes. */
+static void try_victim(const char *name)
 {
 	static const char *const modes[] = { "inline", "handler" };
 	char path[512];
@@ -208,16 +208,27 @@ static void test_victim(void **state)
 	snprintf(path, sizeof(path), "%s", build_path("tests/integration/run/run_victim"));
 	for (int i = 0; i < 2; i++) {
 		setenv("SODA_MODE", modes[i], 1);
-		assert_int_equal(
-			program_run_within("tools/soda/soda",
-					   (const char *const[]){ "run", "--mem", "8M", "--", path,
-								  "forks", NULL },
-					   SECONDS * 1000, &p),
-			0);
+		assert_int_equal(program_run_within("tools/soda/soda",
+						    (const char *const[]){ "run", "--mem", "8M",
+									   "--", path, name, NULL },
+						    SECONDS * 1000, &p),
+				 0);
 		if (p.status || p.err[0])
 			fail_msg("%s mode: status %d: %s", modes[i], p.status, p.err);
 	}
 	unsetenv("SODA_MODE");
+}
+
+/* May: children | forks, and the child reads and stores | served */
+static void test_victim(void **state)
+{
+	try_victim("forks");
+}
+
+/* A child writes all to a file while its parent stores: the file has it as it was at the fork. */
+static void test_snapshot(void **state)
+{
+	try_victim("snapshot");
 }
 
 /* Neighbours that would read each other's memory, as far as there is an MPI here. */
@@ -277,9 +288,9 @@ static void test_single_copies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_victim),	      cmocka_unit_test(test_programs),
-		cmocka_unit_test(test_joblib),	      cmocka_unit_test(test_neighbours),
-		cmocka_unit_test(test_single_copies),
+		cmocka_unit_test(test_victim),	   cmocka_unit_test(test_snapshot),
+		cmocka_unit_test(test_programs),   cmocka_unit_test(test_joblib),
+		cmocka_unit_test(test_neighbours), cmocka_unit_test(test_single_copies),
 	};
 
 	program_environment();

@@ -18,8 +18,6 @@
 
 enum { SECONDS = 300 };
 
-static const char *const modes[] = { "inline", "handler" };
-static struct program p;
 
 /* Run a script by sh, with $SODA, and $D: a folder of its own. Returns what it has written. */
 static const char *script(const char *text, int *status_p)
@@ -52,25 +50,6 @@ static void run_script(const char *text)
 
 	if (status)
 		fail_msg("status %d: %s", status, said);
-}
-
-static void test_snapshot(void **state)
-{
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s", build_path("tests/integration/run/run_victim"));
-	for (int i = 0; i < 2; i++) {
-		setenv("SODA_MODE", modes[i], 1);
-		assert_int_equal(
-			program_run_within("tools/soda/soda",
-					   (const char *const[]){ "run", "--mem", "8M", "--", path,
-								  "snapshot", NULL },
-					   SECONDS * 1000, &p),
-			0);
-		if (p.status || p.err[0])
-			fail_msg("%s mode: status %d: %s", modes[i], p.status, p.err);
-	}
-	unsetenv("SODA_MODE");
 }
 
 /*
@@ -147,7 +126,6 @@ static void test_fio(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_snapshot),
 		cmocka_unit_test(test_bgsave),
 		cmocka_unit_test(test_fio),
 	};
