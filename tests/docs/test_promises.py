@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Promises with numbers: each test that a row of the tables names says the number, and no other test does."""
+"""Promises with numbers: each test that an item of the lists names says the number, and no other test does."""
 import os
 import pathlib
 import re
@@ -7,7 +7,9 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["SODA_SOURCE_DIR"])
 PAGES = "docs/reliability.md", "docs/security.md"
-ROW = re.compile(r"^\| ([RS]\d+) \| [^|]+ \| ([^|]+) \|$", re.M)
+# - **R1.** text. Tests: a/b, c/d.    over as many lines as it takes
+ITEM = re.compile(r"^- \*\*([RS]\d+)\.\*\* (?:(?!\n- |\n\n).)*?\sTests:\s+(\w+/\w+(?:,\s+\w+/\w+)*)\.$", re.M | re.S)
+BEGINS = re.compile(r"^- \*\*[RS]\d+", re.M)
 # the comment above a test's function, or above one more comment
 SAYS = re.compile(r"Promises? ((?:[RS]\d+(?:, | and )?)+)\.[ \n]*\*/\n+(?:/\*(?:(?!\*/).)*\*/\n)?"
                   r"(static void |PASSES\()(\w+)", re.S)
@@ -16,8 +18,8 @@ NUMBER = re.compile(r"[RS]\d+")
 
 def promised():
     """(number, test), as the pages say."""
-    return [(number, test) for page in PAGES for number, tests in ROW.findall((SOURCE / page).read_text())
-            for test in tests.split(", ")]
+    return [(number, test) for page in PAGES for number, tests in ITEM.findall((SOURCE / page).read_text())
+            for test in re.split(r",\s+", tests)]
 
 
 def held():
@@ -38,7 +40,9 @@ class Promises(unittest.TestCase):
 
     def test_numbers_are_used_once(self):
         for page in PAGES:
-            numbers = [number for number, _ in ROW.findall((SOURCE / page).read_text())]
+            text = (SOURCE / page).read_text()
+            numbers = [number for number, _ in ITEM.findall(text)]
+            self.assertEqual(len(numbers), len(BEGINS.findall(text)), "an item without tests")
             self.assertEqual(len(numbers), len(set(numbers)))
             self.assertEqual([int(number[1:]) for number in numbers], list(range(1, len(numbers) + 1)))
 
