@@ -22,8 +22,8 @@
  * with .convey0, .convey1 ... behind it, and takes the agent's memory and two threads of each rank.
  * Where ranks route in their processes, at addresses that are listed, there is one at a time.
  *
- * Collective functions are called by all PEs, in the same order.  Of one conveyor one thread at a
- * time calls a function; two conveyors may be two threads'.  Functions that return int return
+ * Collective functions are called by all PEs, in the same order.  One thread at a time calls a
+ * function of one conveyor; two conveyors may be two threads'.  Functions that return int return
  * convey_OK and its like, or a negative errno value, for which convey_error_string() has a
  * sentence, and which is told on stderr, once a conveyor, unless it has convey_opt_QUIET.
  *
@@ -117,14 +117,14 @@ SODA_API int soda_convey_epush(convey_t *c, size_t bytes, const void *item, int6
 
 /*
  * The next item: convey_OK; convey_FAIL: there is none now.  Not while dormant.  pull copies it;
- * apull (NULL: none) and epull point to it, until the next pull or unpull.  from may be NULL.  Of
- * an elastic one pull and apull fail as long as the next item is not of the size that
+ * apull (NULL: none) and epull point to it, until the next pull or unpull.  from may be NULL.
+ * pull and apull of an elastic one fail as long as the next item is not of the size that
  * convey_begin() said. -EIO: an item of another size, of a PE whose convey_begin() said so.
  */
 SODA_API int soda_convey_pull(convey_t *c, void *item, int64_t *from);
 SODA_API void *soda_convey_apull(convey_t *c, int64_t *from);
 SODA_API int soda_convey_epull(convey_t *c, convey_item_t *result);
-/* What was pulled last can be pulled again: convey_OK; convey_FAIL: no pull went before. */
+/* The item pulled last can be pulled again: convey_OK; convey_FAIL: no pull went before. */
 SODA_API int soda_convey_unpull(convey_t *c);
 
 /*
@@ -136,7 +136,7 @@ SODA_API int soda_convey_advance(convey_t *c, bool done);
 
 /* From complete to dormant.  Collective. */
 SODA_API int soda_convey_reset(convey_t *c);
-/* Of a dormant or complete one; NULL: convey_OK.  Collective. */
+/* The conveyor is dormant or complete; NULL: convey_OK.  Collective. */
 SODA_API int soda_convey_free(convey_t *c);
 
 SODA_API size_t soda_convey_item_size(convey_t *c);  /* 0: dormant */

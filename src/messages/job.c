@@ -649,7 +649,7 @@ static int start_router(struct soda_msg_job *job, struct how *how)
 	return 0;
 }
 
-/* What is derived of the job's key; the key itself is forgotten. */
+/* The pair is derived of the job's key; the key itself is forgotten. */
 static int take_key(struct soda_msg_job *job, struct how *how)
 {
 	int ret = 0;

@@ -197,8 +197,8 @@ extern const struct soda_msg_tuning soda_msg_tuning_usual;
 int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget,
 		       const struct soda_msg_tuning *tuning);
 /*
- * Of a job with a key: what is to be signed on one connection. 0; -ENOTSUP: no OpenSSL, -ENOMEM,
- * -EIO, why.
+ * The challenge that is to be signed on one connection, of a job with a key. 0; -ENOTSUP: no
+ * OpenSSL, -ENOMEM, -EIO, why.
  */
 int soda_msg_jobs_challenge(struct soda_msg_jobs *all, struct soda_wire_msg_challenge *c_p,
 			    struct soda_why *why);

@@ -39,7 +39,7 @@ int soda_job_pair_draw(struct soda_job_pair *pair)
 	return ret ? ret : soda_sign_public(pair->seed, pair->shown);
 }
 
-/* What is signed: a hash of the parts, with the label first. */
+/* The data that are signed: a hash of the parts, with the label first. */
 struct part {
 	const void *data;
 	size_t bytes;
@@ -102,7 +102,7 @@ static int hash_link(const uint8_t nonce[SODA_MSG_NONCE_BYTES], const uint8_t *l
 	return hash(link_label, parts, sizeof(parts) / sizeof(parts[0]), out);
 }
 
-/* Of a whole JOIN: what its grant is of. -EPROTO. */
+/* The place that the grant of a whole JOIN is of. -EPROTO. */
 static int place_of(const void *join, size_t bytes, char name[SODA_WIRE_MAX_NAME + 1],
 		    struct soda_job_place *place_p)
 {

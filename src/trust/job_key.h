@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who has a messages job's key.  The key itself goes nowhere: of it and of the job's name a pair of
- * Ed25519 (RFC 8032) is derived, whose public half a JOIN shows, and by which the job is known.
+ * The proof that somebody has a messages job's key.  The key itself goes nowhere: a pair of Ed25519
+ * (RFC 8032) is derived of it and of the job's name.  A JOIN shows the pair's public half, by which
+ * the job is known.
  *
  *   rank    CHALLENGE, JOIN: `proof` signs it, and a nonce that the router has just made for this
  *           connection; `grant` says that this router serves the job
@@ -10,7 +11,7 @@
  *
  * So what is recorded is of no use on another connection, and a router that a rank, or another
  * router, was led to by mistake has nothing by which it could pass for the job's somewhere else.
- * Who can change what passes may still do that: a connection is not encrypted by this.
+ * Somebody who can change what passes may still do that: a connection is not encrypted by this.
  *
  * A JOIN and a LINK are bodies as wire/messages.h has them.  Functions return 0; -ENOTSUP: no
  * OpenSSL, or one without Ed25519; -EIO, -ENOMEM; the checks -EACCES, too.
@@ -31,7 +32,7 @@ struct soda_job_pair {
 	uint8_t shown[SODA_MSG_KEY_BYTES]; /* the public half; never zeros */
 };
 
-/* Of the job's key, a text. */
+/* The pair of the job's key, a text. */
 int soda_job_pair_make(const char *key, const char *job, struct soda_job_pair *pair);
 /* A router's own. */
 int soda_job_pair_draw(struct soda_job_pair *pair);
@@ -39,10 +40,10 @@ int soda_job_pair_draw(struct soda_job_pair *pair);
 /* Fill in key, grant and proof of a whole JOIN. */
 int soda_job_sign_join(const struct soda_job_pair *pair, const struct soda_wire_msg_challenge *of,
 		       uint8_t *join, size_t bytes);
-/* Of one that soda_wire_get_msg_join() takes, with a key. */
+/* Check a JOIN that soda_wire_get_msg_join() takes, with a key. */
 int soda_job_check_join(const struct soda_wire_msg_challenge *of, const void *join, size_t bytes);
 
-/* What a grant is of, besides the router. */
+/* The place that a grant is of, besides the router. */
 struct soda_job_place {
 	const char *name;
 	uint32_t ranks, agents, agent;

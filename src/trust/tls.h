@@ -66,7 +66,7 @@ int soda_tls_visit(const char *certificates, struct soda_tls_context **context_p
  * thread.
  */
 int soda_tls_context_reload(struct soda_tls_context *context, struct soda_conf_error *err);
-/* Of who connects: whether the file of SODA_TLS_ROOTS is another one than when it was last read. */
+/* A client's: whether the file of SODA_TLS_ROOTS is another one than when it was last read. */
 bool soda_tls_context_is_old(struct soda_tls_context *context);
 /* Connections that are there go on. NULL is a no-op. */
 void soda_tls_context_free(struct soda_tls_context *context);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a process may do to itself once it runs: each is for good, and returns whether
+/* Things that a process may do to itself once it runs: each is for good, and returns whether
  * it was done. */
 #ifndef SODA_TEST_ITSELF_H
 #define SODA_TEST_ITSELF_H

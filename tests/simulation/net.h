@@ -68,7 +68,7 @@ void sim_net_continue(enum sim_process p);
 extern bool sim_net_ports;
 const char *sim_net_name(enum sim_process p);
 const char *sim_net_address(enum sim_process p);
-/* What a host was told when its last control connection to the server was welcomed. */
+/* The numbers that a host was told when the server welcomed its last control connection. */
 struct sim_welcomed {
 	uint64_t instance, client; /* of the server */
 };

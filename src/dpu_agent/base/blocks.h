@@ -22,8 +22,8 @@ struct soda_block {
 	uint8_t *memory;
 	struct soda_block *next; /* while it is free */
 	/*
-	 * The getter's: called with `of` when the last reference has gone, by whoever had it, with
-	 * whatever locks; set before there is another reference.  NULL: nothing.
+	 * The getter's: called with `of` when the last reference has gone, by the thread that had
+	 * it, with whatever locks; set before there is another reference.  NULL: nothing.
 	 */
 	void (*ended)(void *of, uint32_t bytes);
 	void *of;

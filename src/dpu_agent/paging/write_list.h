@@ -99,7 +99,7 @@ struct soda_write_list {
 	uint64_t run_next;
 };
 
-/* Of a new session's list. all: what sessions have together. 0, -ENOMEM. */
+/* The list of a new session. all: what sessions have together. 0, -ENOMEM. */
 int soda_writes_init(struct soda_write_list *list, _Atomic uint64_t *all);
 /* Nothing is listed or kept any more. */
 void soda_writes_destroy(struct soda_write_list *list);

@@ -211,7 +211,7 @@ void soda_session_break(struct soda_session *s, int err);
 
 /*
  * Begin an adoption, when those of the same client by the same tenant that began earlier have
- * ended, and end it.  What is waited for is a HELLO, and so the server's answer or its time-out.
+ * ended, and end it.  The wait is for a HELLO, and so for the server's answer or its time-out.
  * `a` is the caller's until then.
  */
 void soda_adoption_begin(struct soda_sessions *all, struct soda_adoption *a,

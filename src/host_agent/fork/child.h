@@ -12,8 +12,8 @@
  *
  * No descriptor keeps `away` from being read as zeros: a child that closes all of its descriptors
  * only cannot ask any more; where close() is wrapped (soda run) the one to the parent is spared.
- * What is here is local memory, and stays; nothing is ever sent back. A child of the child asks the
- * same parent, over a connection of its own.
+ * Pages that are here are local memory, and stay; nothing is ever sent back. A child of the child
+ * asks the same parent, over a connection of its own.
  *
  * One lock, `asking`, is held from the fault to the mremap(), with all signals blocked, and over a
  * fork.  AS: async-signal-safe.

@@ -167,7 +167,7 @@ static int accepts(struct soda_server *server, struct soda_conn *control,
 	return -ECONNREFUSED;
 }
 
-/* What the keeper waits for an answer that it needs at once. */
+/* The time, in ms, that the keeper waits for an answer which it needs at once. */
 static int patience(void)
 {
 	return soda_calls_patience((int)soda_agent.settings.fault_timeout_ms);

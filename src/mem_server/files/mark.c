@@ -53,7 +53,7 @@ static uint64_t ns_of(const struct timespec *t)
 	return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
 }
 
-/* Of that writer, and the file as it is now; without times if they cannot be told. */
+/* The mark of that writer, and of the file as it is now; without times if they cannot be told. */
 static struct mark now(int fd, uint64_t writer)
 {
 	struct stat st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who may write a file, on the file itself, so that the next instance of the server knows it: the
+ * A file says itself who may write it, so that the next instance of the server knows it: the
  * extended attribute SODA_MARK holds the mark that the client of the last WRITABLE open has chosen
  * (SODA_MSG_OPEN), and the file's ctime as its last write-back has left it; none while the server
  * changes the file, in which it may end.

@@ -63,7 +63,7 @@ int soda_store_watch(struct soda_store *store)
 	return 0;
 }
 
-/* What others keep, how much it may be, is not this holder's loss. */
+/* Memory that others keep, however much it may be, is not this holder's loss. */
 static bool may_keep_locked(const struct soda_store *store, struct soda_holder holder)
 {
 	return soda_shares_owed(&store->kept, SODA_KEPT_MAX, holder) ||

@@ -340,7 +340,7 @@ int soda_memory_freeze(const struct soda_memory *memory, struct soda_why *why)
 }
 
 /*
- * Whoever has the descriptor stores to the pages itself: new ones would be charged to that
+ * A process that has the descriptor stores to the pages itself: new ones would be charged to that
  * process's memory cgroup, and not to the server's, which has promised them.
  */
 static bool keeps_pages(const struct soda_store *store, const struct soda_memory *memory)

@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a fortified form may use of the n that it asks for; else it ends the program itself. */
+/* A fortified form may use so much of the n that it asks for; else it ends the program itself. */
 #define WITHIN(n, room) ((n) <= (room) ? (n) : 0)
 
 RUN_NEAR(ssize_t, __readlink_chk, (const char *path, char *buf, size_t n, size_t room),
@@ -116,7 +116,7 @@ RUN_NEAR(int, adjtimex, (struct timex * p), (p), FAM(p), OUT(p))
 RUN_NEAR(int, ntp_adjtime, (struct timex * p), (p), FAM(p), OUT(p))
 RUN_NEAR(int, clock_adjtime, (clockid_t clock, struct timex *p), (clock, p), FAM(p), OUT(p))
 
-/* Of C11, and of descriptors: they fill what they are given. */
+/* Calls of C11, and of descriptors: they fill what they are given. */
 FILLS(int, timespec_getres, (struct timespec * p, int base), (p, base))
 CHANGES(thrd_sleep, (const struct timespec *p, struct timespec *old), (p, old))
 FILLS(int, eventfd_read, (int fd, eventfd_t *p), (fd, p))

@@ -13,7 +13,7 @@
 
 #ifdef __x86_64__
 
-/* What stays of the second argument. */
+/* The bits that stay of the second argument. */
 __attribute__((used, visibility("hidden"))) int run_dlopen_modes = ~RTLD_DEEPBIND;
 
 /* Older C libraries have it in a library of its own, which may not be there. */

@@ -188,7 +188,7 @@ LIBAIO(io_pgetevents,
        (c, least, n, p, until, mask), FAM(p) || FAM(until) || FAM(mask), EVENTS;
        IN(until); IN(mask); result = next_io_pgetevents(c, least, n, p, until, mask))
 
-/* What a program asks for by syscall(). */
+/* Calls that a program asks for by syscall(). */
 
 static long raw_setup(long *a)
 {

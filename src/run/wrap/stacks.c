@@ -158,8 +158,7 @@ RUN_API __attribute__((naked)) void makecontext(ucontext_t *context, void (*fn)(
 
 #endif
 
-/* Of a context that is about to be entered: its thread would not get the signals that faults are.
- */
+/* A context is about to be entered: its thread would not get the signals that faults are. */
 static void open_context(const ucontext_t *context)
 {
 	sigset_t *mask = (sigset_t *)(uintptr_t)&context->uc_sigmask;

@@ -4,7 +4,7 @@
  *
  * A name is looked up by a thread of its own, so that a name server that is silent holds up nobody
  * beyond his deadline; what it has answered is kept, and used where it does not answer any more.
- * Of several addresses each gets a part of the time.
+ * Each of several addresses gets a part of the time.
  *
  * A name's addresses need not be one server's.  A session that has met its server at one of them
  * (soda_conn_options.place) goes there first, and to another one only as the client that it is: an

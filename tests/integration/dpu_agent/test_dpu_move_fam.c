@@ -237,8 +237,8 @@ static void child_seals(const void *arg)
 }
 
 /*
- * Of a program without SODA_SEAL the objects that their flag seals are refused, wherever a piece
- * meets one, and the others move.
+ * A program without SODA_SEAL has objects that their flag seals: these are refused, wherever a
+ * piece meets one, and the others move.
  */
 static void child_seals_one(const void *arg)
 {

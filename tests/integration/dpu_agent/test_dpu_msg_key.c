@@ -108,7 +108,7 @@ static void refused(struct peer *peer, const uint8_t *join, const char *why)
 		fail_msg("%s", peer->why.text);
 }
 
-/* Who has seen all that a rank has said is no rank. */
+/* A stranger that has seen all that a rank has said is no rank. */
 static void test_what_was_seen(void **state)
 {
 	uint8_t seen[JOIN_BYTES], other[JOIN_BYTES];

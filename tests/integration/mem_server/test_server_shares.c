@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A real memory server, or with the argument "agent" a DPU agent, two of whose tenants want all
- * places: what is kept for the other one no tenant gets, and whoever is refused costs nobody
- * anything.
+ * places: no tenant gets those that are kept for the other one, and a client that is refused costs
+ * nobody anything.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@
 #define PAGE 4096u
 
 enum { ALICE, MALLORY, TENANTS };
-/* Of eight, and of sixteen, places a quarter is each of two tenants' own: base/shares.h. */
+/* A quarter of eight, and of sixteen, places is each of two tenants' own: base/shares.h. */
 enum { CLIENTS = 8, HERS = 2, CONNECTIONS = 16, HER_CONNECTIONS = 4, REGIONS = 8 };
 enum { LOOK_MS = 10 };
 

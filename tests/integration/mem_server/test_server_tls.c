@@ -475,7 +475,7 @@ static void hang_up(const struct server *whom, const char *line)
 
 /*
  * Certificates that are replaced count from SIGHUP on, and disturb nobody; those that cannot be
- * used change nothing.  Who connects reads what it believes again, before it connects anew.
+ * used change nothing.  A client reads what it believes again, before it connects anew.
  */
 static void renews(void **state)
 {

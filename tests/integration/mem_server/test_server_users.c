@@ -193,7 +193,7 @@ static void check_create(void **state)
 }
 
 /*
- * Who has learnt a client's secret is not that client if the kernel says who they are.
+ * A process that has learnt a client's secret is not that client if the kernel says who they are.
  * Promises R6 and S11.
  */
 static void check_taken_over(void **state)

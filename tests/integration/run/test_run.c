@@ -237,7 +237,7 @@ static void test_rings(void **state)
 	unsetenv("SODA_LOG");
 }
 
-/* What a plug-in frees that was loaded with RTLD_DEEPBIND. */
+/* A plug-in that was loaded with RTLD_DEEPBIND frees blocks of the program. */
 static void test_plugin(void **state)
 {
 	run_case("plugin", NULL);
@@ -477,8 +477,9 @@ static void run_silent(const char *name, bool refuses, bool kept)
 }
 
 /*
- * What was unmapped then is seen by nobody, and goes back to the server when it answers again.  New
- * connections are there for new mappings, and may take what is unmapped: it is not always kept.
+ * Nobody sees memory that was unmapped then, and it goes back to the server when that answers
+ * again.  New connections are there for new mappings, and may take what is unmapped: it is not
+ * always kept.
  */
 static void test_silent(void **state)
 {
@@ -790,7 +791,7 @@ static void refuse_auto(void)
 	assert_non_null(strstr(p.err, "small ones were never more than --local has room for"));
 }
 
-/* What libsoda would refuse at the first large block, of a program that may never have one. */
+/* Settings are refused that libsoda would refuse at the first large block, which may never come. */
 static void refuse_settings(void)
 {
 	static const char *const wrong[][3] = {

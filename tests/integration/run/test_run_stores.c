@@ -92,7 +92,7 @@ static void test_bgsave(void **state)
 	run_script(bgsave);
 }
 
-/* What the device has read and written is what fio has asked for, or io_uring is refused. */
+/* The device has read and written what fio has asked for, or io_uring is refused. */
 static void test_fio(void **state)
 {
 	static const char verify[] =

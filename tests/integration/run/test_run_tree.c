@@ -388,7 +388,7 @@ static void test_one_server(void **state)
 }
 
 /*
- * What a killed process had, the next one can have.
+ * The next process can have what a killed one had.
  *
  * May: ends | is killed by SIGKILL | what it had is for others
  */

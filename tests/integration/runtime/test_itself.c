@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a process does to itself while it has fabric memory, which stays what it was. */
+/* Things that a process does to itself while it has fabric memory, which stays what it was. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

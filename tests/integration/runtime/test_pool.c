@@ -446,8 +446,8 @@ static void swap_sockets(void)
 }
 
 /*
- * Whether each has met the program by the other one's address, and so as somebody new.  Who asks
- * for statistics is somebody new, too.
+ * Whether each has met the program by the other one's address, and so as somebody new.  A
+ * client that asks for statistics is somebody new, too.
  */
 static bool both_were_met(unsigned asked)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes wrong. */
+/* Things that go wrong. */
 #include "../seeds/seeds.h"
 #include "base/limits.h"
 #include "base/log.h"

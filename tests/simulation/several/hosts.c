@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Each program has a host agent of its own, an object whose names begin with its name (link-agent).
- * What is called by the plain name is that of the process which is running.
+ * A function that is called by the plain name is that of the process which is running.
  */
 #include <stdlib.h>
 
@@ -67,7 +67,7 @@ void several_prepare(void)
 	*all_poison[several_self()] = several_plan.poisons;
 }
 
-/* What a program calls. */
+/* Functions that a program calls. */
 
 int soda_init(const struct soda_config *cfg)
 {
@@ -124,7 +124,7 @@ int soda_shutdown(void)
 	return OWN(soda_shutdown)();
 }
 
-/* What the simulation asks of a program, or its kernel does. */
+/* Questions of the simulation to a program, and acts of the program's kernel. */
 
 int sim_load(const void *addr, uint64_t *value_p)
 {
@@ -205,7 +205,7 @@ const struct sim_server *sim_server(enum sim_process p)
 	return &sim_server_node;
 }
 
-/* What is no part of this simulation: copies, sealed files, tenants. */
+/* Things that are no part of this simulation: copies, sealed files, tenants. */
 
 void sim_copies_changed(enum sim_copies_change what, const void *slab, unsigned k)
 {

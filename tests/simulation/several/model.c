@@ -11,8 +11,8 @@
 struct several_object several_objects[SIM_HOSTS][SEVERAL_OBJECTS];
 
 /*
- * What a file may hold: the last value that it is sure to hold, or a later one.  Values only grow,
- * so what is older than `low` is something that was promised, and has been taken back.
+ * The values that a file may hold: the last one that it is sure to hold, or a later one.  Values
+ * only grow, so one that is older than `low` breaks a promise: a later one has been taken back.
  */
 static struct {
 	const char *name;
@@ -25,7 +25,7 @@ static struct {
 			   { .name = "f2", .pages = 30 },
 			   { .name = "f3", .pages = 12 } };
 
-/* Of published objects, of all names. */
+/* Published objects, of all names. */
 static struct {
 	int name;
 	uint64_t begun_ns;     /* it may have been opened from then on; 0: not yet */
@@ -37,7 +37,7 @@ static int versions_n;
 
 static uint64_t values = 1000000; /* files have smaller ones to begin with */
 
-/* Of all programs, open or not; after NULL the first. */
+/* The next one of all programs', open or not; after NULL the first. */
 static struct several_object *next_of(struct several_object *o)
 {
 	o = o ? o + 1 : several_objects[0];
@@ -220,7 +220,7 @@ void several_model_server_gone(void)
 			versions[v].gone_ns = sim_now();
 }
 
-/* Who may have what */
+/* Rights to files and names */
 
 static bool excludes(enum several_kind a, enum several_kind b)
 {
@@ -366,7 +366,7 @@ static void failed(const struct several_object *o, unsigned cell, const char *wh
 	several_excuse(what, err, began);
 }
 
-/* What is seen of a file by who alone reads it stays so. */
+/* A value stays that a program has seen of a file which it only reads. */
 static void seen(struct several_object *o, unsigned cell, uint64_t value)
 {
 	bool stays = o->kind == SEVERAL_READ && !several_forgotten(o);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What programs do. */
+/* The programs' work. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,7 +316,7 @@ static bool close_all(void)
 	return all;
 }
 
-/* What it has been refused since the server has forgotten it is lost with it. */
+/* Data that the server refuses are lost where it has forgotten the program. */
 static bool any_forgotten(void)
 {
 	struct several_object *mine = several_objects[several_self()];

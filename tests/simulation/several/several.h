@@ -75,7 +75,7 @@ enum several_kind {
 	SEVERAL_PRIVATE
 };
 
-/* What a program has open. */
+/* An object that a program has open. */
 struct several_object {
 	char *base; /* NULL: nothing */
 	enum several_kind kind;
@@ -87,7 +87,7 @@ struct several_object {
 	uint64_t closing_ns;	    /* when that began */
 	uint64_t asked_ns, born_ns; /* when the call began that has opened it, and when it ended */
 	struct sim_welcomed met;    /* as whom the program was known to the server then */
-	/* What each cell may hold: the same where it has been seen, or stored to. */
+	/* The values that each cell may hold: the same where it has been seen, or stored to. */
 	uint64_t low[SEVERAL_CELLS], high[SEVERAL_CELLS];
 };
 
@@ -98,7 +98,7 @@ static inline unsigned several_cells(const struct several_object *o)
 	return o->pages * SEVERAL_SLOTS;
 }
 
-/* Of the running program: it opens, or makes, an object; it has it. */
+/* The running program opens, or makes, an object; it has it. */
 void several_model_ask(struct several_object *o, enum several_kind kind);
 void several_model_open(struct several_object *o, char *base, size_t bytes);
 /* It is about to close it; it has (well: all that was stored is in the file), or could not. */
@@ -162,7 +162,7 @@ void several_boot(enum sim_process p);
 void several_gone(enum sim_process p, bool silently);
 /* All is as it should be, and everybody knows when this returns. */
 void several_settle(void);
-/* What began then may have failed because of a fault. */
+/* A call that began then may have failed because of a fault. */
 bool several_excused(uint64_t began_ns);
 void several_excuse(const char *what, int err, uint64_t began_ns);
 

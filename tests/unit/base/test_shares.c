@@ -43,7 +43,7 @@ static void check_kept(void **state)
 	assert_int_equal(soda_shares_kept(UINT32_MAX, UINT32_MAX), 1);
 }
 
-/* Whoever comes first takes what it gets: each of the others still has its part. Promise S4. */
+/* The first tenant takes what it gets: each of the others still has its part. Promise S4. */
 static void check_greedy(void **state)
 {
 	for (uint32_t of = 1; of <= 16; of++) {

@@ -160,8 +160,8 @@ static void writes_in_pairs(void **state)
 }
 
 /*
- * Of each block that WRITEs share one stays, as if its data were still being read: the block counts
- * until that one has gone, too.
+ * One WRITE of each block that WRITEs share stays, as if its data were still being read: the block
+ * counts until that one has gone, too.
  */
 static void writes_that_stay(void **state)
 {

@@ -122,7 +122,7 @@ static void all_or_nothing(void **state)
 }
 
 /*
- * Of two tenants one wants all: what is kept for the other is there, and comes back to it.
+ * One of two tenants wants all: the part that is kept for the other is there, and comes back to it.
  * Promise S6.
  */
 static void a_tenant_keeps_its_part(void **state)

@@ -186,8 +186,8 @@ static void check_discard(void **state)
 }
 
 /*
- * What was allocated for a client that stores to it itself stays allocated: pages that the client
- * made would be charged to its own memory cgroup.
+ * Memory that was allocated for a client that stores to it itself stays allocated: pages that the
+ * client made would be charged to its own memory cgroup.
  */
 static void check_discard_shared(void **state)
 {

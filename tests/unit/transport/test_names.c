@@ -270,7 +270,7 @@ static void another_server(void **state)
 	assert_string_equal(text(&place), "10.0.0.2");
 }
 
-/* What its own address says, counts. */
+/* The answer of its own address counts. */
 static void started_anew(void **state)
 {
 	static const struct there anew[] = { { "10.0.0.1", -ESTALE, false },
@@ -284,7 +284,7 @@ static void started_anew(void **state)
 	assert_string_equal(tried, "1");
 }
 
-/* The name has another address now: the server has moved, and whoever is there counts. */
+/* The name has another address now: the server has moved, and the one that is there counts. */
 static void moved(void **state)
 {
 	static const struct there there[] = { { "10.0.0.1", -ECONNREFUSED, false },

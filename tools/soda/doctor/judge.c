@@ -142,7 +142,7 @@ static void judge_handler(const struct soda_doctor_facts *f, struct soda_finding
 			   "/dev/userfaultfd");
 }
 
-/* What no page can be tried without is not known, and no kernel is to blame. */
+/* Features that cannot be tried without userfaultfd are not known, and no kernel is to blame. */
 static bool untried(const struct soda_doctor_facts *f, struct soda_finding *to, const char *what)
 {
 	if (!filtered(f))

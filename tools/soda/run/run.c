@@ -283,7 +283,7 @@ static const char *concerned(const struct options *opt, const char *sentence)
 								  : "";
 }
 
-/* What names a server without saying how to reach it; of a list each has been looked at. */
+/* False: a server's name, which does not say how to reach it; each of a list was looked at. */
 static bool is_address(const char *server)
 {
 	return !server || !*server || strstr(server, "://");

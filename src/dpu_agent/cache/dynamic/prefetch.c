@@ -140,7 +140,7 @@ static bool is_kept(const struct soda_prefetch *p, uint32_t slot)
 		       soda_shares_kept(soda_cache_slots(p->cache), holder.of);
 }
 
-/* What policies ask of their victims. */
+/* The question that policies ask of their victims. */
 static bool may_go(const void *arg, uint32_t slot)
 {
 	const struct soda_prefetch *p = arg;

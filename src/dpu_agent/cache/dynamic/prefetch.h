@@ -10,9 +10,9 @@
  *                          that is wanted and paid; ops->fill: the agent posts a READ, and says
  *                          soda_prefetch_filled when it is answered
  *
- * Of the cache's slots half is kept, in equal parts, for the tenants that have something open
+ * Half of the cache's slots is kept, in equal parts, for the tenants that have something open
  * (base/shares.h): an entry of a tenant that has no more than its part makes room for that tenant's
- * entries alone.  What is free anybody takes.
+ * entries alone.  Anybody takes slots that are free.
  *
  * An owner is what entries belong to: a READ_ONLY file by (file id, generation), which
  * all its clients share, else a client's region.  Files stay when their last

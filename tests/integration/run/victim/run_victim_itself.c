@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a process does to itself while it has fabric memory. */
+/* Things that a process does to itself while it has fabric memory. */
 #include "run_victim.h"
 
 #include <stdlib.h>

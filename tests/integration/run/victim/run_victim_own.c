@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program has of its own: stacks, a userfaultfd, a heap that it opens part by part. */
+/* A program's own things: stacks, a userfaultfd, a heap that it opens part by part. */
 #include "run_victim.h"
 
 #include <fcntl.h>

@@ -241,7 +241,7 @@ void case_submit(void)
 	close(plain);
 }
 
-/* What a program is told that asks for rings, by a system call and as one that has liburing. */
+/* The answer to a program that asks for rings, by a system call and as one that has liburing. */
 static int ask(void)
 {
 	struct io_uring_params params = { 0 };

@@ -401,7 +401,7 @@ static void *begin_once(void *arg)
 	return arg; /* not reached */
 }
 
-/* What is run once ends its thread, in more chunks than could be kept for waits. */
+/* A function that is run once ends its thread, in more chunks than could be kept for waits. */
 void case_once(void)
 {
 	enum { MANY = 200, APART = 1 << 17 };
