@@ -18,7 +18,6 @@
 
 enum { SECONDS = 300 };
 
-
 /* Run a script by sh, with $SODA, and $D: a folder of its own. Returns what it has written. */
 static const char *script(const char *text, int *status_p)
 {
