@@ -101,20 +101,21 @@ static bool serves(const struct pending *p, enum soda_chunk_state s)
  * the chunk FETCHING, so that no other thread brings pages.  soda_mapping_fail() replaces the page,
  * and another thread's page would not get there any more: so not while another thread changes the
  * chunk (except for a stopped agent, soda_stuck_has()), and not if such a thread has ended since
- * the last attempt: the next attempt then fetches.  false: not now.
+ * the last attempt: the next attempt then fetches.  Nobody brings a page back that the program has
+ * taken away.  false: not now.
  */
 static bool fail_page_of(const struct pending *p, enum soda_chunk_state s)
 {
 	bool ours = is_elsewhere(s) || s == SODA_CHUNK_LOST;
-	bool taken_away = p->f.error == -ENODATA; /* by the program: no thread brings it back */
+	bool taken_away = p->f.error == -ENODATA; /* fault.c */
 
 	if (!soda_agent.page_ops->poison(p->page, SODA_WIRE_PAGE))
 		return true;
 	if (is_there(p->page) ? serves(p, s) : has_failed(p->page))
 		return true;
-	if (ours ? p->joined : s != SODA_CHUNK_FETCHING || !soda_stuck_has(p->f.id))
-		if (!taken_away)
-			return false;
+	if (!taken_away &&
+	    (ours ? p->joined : s != SODA_CHUNK_FETCHING || !soda_stuck_has(p->f.id)))
+		return false;
 	soda_mapping_fail(p->page, soda_region_prot(p->f.region));
 	return true;
 }

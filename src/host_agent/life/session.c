@@ -202,7 +202,6 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 static void come_up(struct soda_server *server)
 {
 	struct soda_link *link = server->owner;
-
 	bool tells = soda_agent.agent[0] || soda_redundant();
 
 	atomic_store(&link->want_keyed, atomic_load(&link->keyed));
