@@ -29,8 +29,9 @@ struct soda_patience_process {
 
 /*
  * Wait until the process has written to fd or closed its end.  0, or -ETIMEDOUT after a message:
- * the process has stood still for twice soda_patience_ms(); if it waited for another process
- * itself, it would have reported that after one.  what: "the end of a round".
+ * the process has stood still for three times soda_patience_ms().  If it waited for another
+ * process itself, it would have reported that before: after one time, or after two where a part
+ * of what it waited for had come.  what: "the end of a round".
  */
 int soda_patience_read(int fd, const struct soda_patience_process *process, const char *what);
 
