@@ -89,10 +89,19 @@ struct soda_config {
 	uint32_t log_level; /* [SODA_LOG] enum soda_log_level; default warning */
 	uint32_t reserved;  /* zero */
 };
+/* C++ has designated initialisers from C++20 on only: there every field is named by its place. */
+#ifdef __cplusplus
+#define SODA_CONFIG_INIT                                                                           \
+	{                                                                                          \
+		sizeof(struct soda_config), nullptr, nullptr, nullptr, nullptr, nullptr, 0, 0, 0,  \
+			0, 0, 0, 0, 0, 0, 0, nullptr, nullptr, 0, 0                                \
+	}
+#else
 #define SODA_CONFIG_INIT                                                                           \
 	{                                                                                          \
 		.struct_bytes = sizeof(struct soda_config)                                         \
 	}
+#endif
 
 /* Flags of soda_alloc_file(): exactly one of the first three. */
 #define SODA_READ_ONLY 0x1u /* many clients; a store is SIGSEGV */

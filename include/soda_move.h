@@ -61,7 +61,7 @@ struct soda_move_reader; /* a consumer's connection, to one buffer */
 #define SODA_MOVE_PIECES_MAX 1024u /* of a list */
 #define SODA_MOVE_TICKETS_MAX 64u  /* of a mover, that have not been waited for */
 
-/* struct soda_move_reserve.flags: a step that a consumer has not passed is not replaced. */
+/* struct soda_move_buffer_options.flags: a step that a consumer has not passed is not replaced. */
 #define SODA_MOVE_KEEP 0x1u
 /*
  * The same: the agent fetches into memory of its own, as large as a step beside the copies, and
@@ -71,7 +71,7 @@ struct soda_move_reader; /* a consumer's connection, to one buffer */
 #define SODA_MOVE_STAGE 0x2u
 
 /* What soda_move_reserve() takes. Zero it, then set what is wanted. */
-struct soda_move_reserve {
+struct soda_move_buffer_options {
 	uint64_t bytes;	   /* of each step */
 	unsigned copies;   /* steps that the agent has memory for; 0: 2; at most COPIES_MAX */
 	unsigned mode;	   /* who may read: 0400 the user, 0040 the group, 0004 others; 0: 0400 */
@@ -94,7 +94,7 @@ struct soda_move_piece {
 	unsigned reserved; /* zero */
 };
 
-enum soda_move_way {
+enum soda_move_transfer {
 	SODA_MOVE_READS = 1,  /* the agent reads the producer's memory */
 	SODA_MOVE_STREAM = 2, /* this library sends it */
 };
@@ -114,7 +114,7 @@ SODA_API int soda_move_connect(const char *agent, struct soda_mover **mover_p);
  * reused.  May take a second. No other call with this mover may be under way. NULL: nothing.
  */
 SODA_API void soda_move_disconnect(struct soda_mover *mover);
-/* enum soda_move_way */
+/* enum soda_move_transfer */
 SODA_API int soda_move_way(const struct soda_mover *mover);
 
 /*
@@ -142,7 +142,7 @@ SODA_API int soda_move_free(struct soda_mover *mover, void *memory);
  * mode does not let others read; -EBUSY: too many buffers; -ENOMEM; -ENOTCONN.
  */
 SODA_API int soda_move_reserve(struct soda_mover *mover, const char *name,
-			       const struct soda_move_reserve *how,
+			       const struct soda_move_buffer_options *how,
 			       struct soda_move_buffer **buffer_p);
 /*
  * End the buffer, after the lists that were handed over before.  Consumers that have it open read
@@ -295,14 +295,14 @@ enum soda_move_arrow_form {
 };
 
 /*
- * struct soda_move_arrow.flags: soda_move_arrow() copies the table together itself, and what is
- * fetched is that copy: the caller's buffers may be reused at once, for the time and the memory of
- * the copy.  To compare, and for tables that do not stay.
+ * struct soda_move_arrow_options.flags: soda_move_arrow() copies the table together itself, and
+ * what is fetched is that copy: the caller's buffers may be reused at once, for the time and the
+ * memory of the copy.  To compare, and for tables that do not stay.
  */
 #define SODA_MOVE_ARROW_COPY 0x1u
 
 /* How a table is to lie in a step. Zero it, then set what is wanted. */
-struct soda_move_arrow {
+struct soda_move_arrow_options {
 	unsigned align;	   /* of each buffer of a column: 8, 16 ... 4096; 0: 64 */
 	unsigned form;	   /* enum soda_move_arrow_form */
 	unsigned flags;	   /* SODA_MOVE_ARROW_COPY */
@@ -332,11 +332,12 @@ struct soda_move_arrow {
  */
 SODA_API int soda_move_arrow(struct soda_move_buffer *buffer, const struct ArrowSchema *schema,
 			     const struct ArrowArray *const *batches, size_t n,
-			     const struct soda_move_arrow *how, struct soda_move_ticket **ticket_p);
+			     const struct soda_move_arrow_options *how,
+			     struct soda_move_ticket **ticket_p);
 /* How many bytes such a table has, to reserve a buffer. The errors of these structures. */
 SODA_API int soda_move_arrow_bytes(const struct ArrowSchema *schema,
 				   const struct ArrowArray *const *batches, size_t n,
-				   const struct soda_move_arrow *how, uint64_t *bytes_p);
+				   const struct soda_move_arrow_options *how, uint64_t *bytes_p);
 
 /* Consumers */
 

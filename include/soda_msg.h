@@ -27,7 +27,7 @@
  * write its own.  An error that has come stays: a loop that goes on does so for ever.
  *
  * The agent must have memory for this: soda-dpu-agent --msg-memory SIZE; or there is none, and
- * threads of each rank's process route (soda_msg_start.routing).  Link with libsoda-msg;
+ * threads of each rank's process route (soda_msg_options.routing).  Link with libsoda-msg;
  * neither soda_init() nor libsoda is needed.
  *
  * A rank whose messages are not pulled holds up those who push to it, by -EAGAIN.  No two ranks
@@ -67,7 +67,7 @@ struct soda_msg_job; /* a rank's part in a job */
 #define SODA_MSG_BYTES_MAX (1u << 20) /* of a message */
 
 /* What soda_msg_start() takes. Zero it, then set what is wanted. */
-struct soda_msg_start {
+struct soda_msg_options {
 	const char *agent; /* tcp://HOST:PORT, shm:///PATH; NULL: SODA_MSG_AGENT, or below, or
 			      SODA_DPU */
 	const char *job;   /* a name, of printable ASCII without a space; NULL: SODA_MSG_JOB, or
@@ -138,7 +138,7 @@ struct soda_msg_stats {
  * says which; -ENOTSUP: the agent routes no messages; -ECONNREFUSED, -ENOENT...: it is not there;
  * -EADDRINUSE: with routing in this process, somebody else listens at its address; -ENOMEM.
  */
-SODA_API int soda_msg_start(const struct soda_msg_start *how, struct soda_msg_job **job_p);
+SODA_API int soda_msg_start(const struct soda_msg_options *how, struct soda_msg_job **job_p);
 /*
  * Leave the job.  Where a phase is under way that breaks it off for the others; not, where this
  * rank has been told its end (-ENODATA of soda_msg_pull()).  May take a second; with routing in

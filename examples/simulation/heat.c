@@ -144,8 +144,8 @@ static void make_table(struct table *t, const struct state *s, long size, long i
 
 static void open_output(struct output *out, const struct options *opt, const struct state *s)
 {
-	struct soda_move_arrow how = { .align = 4096, .form = out->strategy->form };
-	struct soda_move_reserve buffer = { .copies = 3, .mode = 0444 };
+	struct soda_move_arrow_options how = { .align = 4096, .form = out->strategy->form };
+	struct soda_move_buffer_options buffer = { .copies = 3, .mode = 0444 };
 	const struct ArrowArray *batch;
 	struct table t;
 
@@ -175,9 +175,9 @@ static void settle(struct output *out)
 static void hand_over(struct output *out, const struct options *opt, const struct state *states,
 		      int which, long iteration)
 {
-	struct soda_move_arrow how = { .align = 4096,
-				       .form = out->strategy->form,
-				       .flags = out->strategy->arrow_flags };
+	struct soda_move_arrow_options how = { .align = 4096,
+					       .form = out->strategy->form,
+					       .flags = out->strategy->arrow_flags };
 	double began = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
 	const struct ArrowArray *batch;
 	struct table t;

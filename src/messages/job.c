@@ -252,7 +252,7 @@ static int set_list(struct how *how, const char *list, const char *places)
 }
 
 /* The agents of the job, and ours. */
-static int set_agents(const struct soda_msg_start *said, struct how *how, const char *list,
+static int set_agents(const struct soda_msg_options *said, struct how *how, const char *list,
 		      const char *places)
 {
 	const char *agent = either(said->agent, "SODA_MSG_AGENT");
@@ -315,7 +315,7 @@ static int set_routers(struct how *how, const char *list, const char *places)
 }
 
 /* Whether this process routes its messages. */
-static int find_routing(const struct soda_msg_start *said, struct how *how)
+static int find_routing(const struct soda_msg_options *said, struct how *how)
 {
 	const char *routing = either(said->routing, "SODA_MSG_ROUTING");
 
@@ -329,7 +329,7 @@ static int find_routing(const struct soda_msg_start *said, struct how *how)
 }
 
 /* The same, out of a host file or Slurm's nodes where nobody names them. */
-static int find_agents(const struct soda_msg_start *said, struct how *how)
+static int find_agents(const struct soda_msg_options *said, struct how *how)
 {
 	const char *list = either(said->agents, "SODA_MSG_AGENTS");
 	const char *places = either(said->places, "SODA_MSG_PLACES");
@@ -348,7 +348,7 @@ static int find_agents(const struct soda_msg_start *said, struct how *how)
 }
 
 /* What the program did not say, its launcher does. */
-static int find_part(const struct soda_msg_start *said, struct how *how)
+static int find_part(const struct soda_msg_options *said, struct how *how)
 {
 	struct soda_launch launch = { said->rank, said->ranks };
 	struct soda_why why;
@@ -367,7 +367,7 @@ static int find_part(const struct soda_msg_start *said, struct how *how)
 	return ret < 0 ? soda_msg_failed(ret, "%s", why.text) : 0;
 }
 
-static int find_how(const struct soda_msg_start *said, struct how *how)
+static int find_how(const struct soda_msg_options *said, struct how *how)
 {
 	struct soda_why why;
 	int ret = 0;
@@ -717,9 +717,9 @@ static void stop_threads(struct soda_msg_job *job)
 		job->error = -ENOTCONN;
 }
 
-SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_job **job_p)
+SODA_API int soda_msg_start(const struct soda_msg_options *said, struct soda_msg_job **job_p)
 {
-	static const struct soda_msg_start nothing;
+	static const struct soda_msg_options nothing;
 	static pthread_once_t forks = PTHREAD_ONCE_INIT;
 	struct soda_msg_job *job;
 	int saved = errno, ret;

@@ -362,7 +362,7 @@ int soda_mover_make_buffer(struct soda_mover *m, struct soda_errand *e, uint64_t
 }
 
 SODA_API int soda_move_reserve(struct soda_mover *m, const char *name,
-			       const struct soda_move_reserve *how,
+			       const struct soda_move_buffer_options *how,
 			       struct soda_move_buffer **buffer_p)
 {
 	struct soda_wire_move_reserve ask = { how->bytes, how->copies, how->mode, how->flags };
@@ -382,7 +382,8 @@ SODA_API int soda_move_reserve(struct soda_mover *m, const char *name,
 					" of ASCII, and no space",
 					SODA_MOVE_NAME_MAX);
 	if (how->reserved)
-		return soda_move_failed(-EINVAL, "struct soda_move_reserve: `reserved` is not 0");
+		return soda_move_failed(-EINVAL,
+					"struct soda_move_buffer_options: `reserved` is not 0");
 	b = malloc(sizeof(*b));
 	if (!b)
 		return soda_move_failed(-ENOMEM, "no memory for a buffer");

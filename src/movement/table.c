@@ -11,8 +11,8 @@
 
 /* The plan of a program's table. Errors are remembered. */
 static int make_plan(const struct ArrowSchema *schema, const struct ArrowArray *const *batches,
-		     size_t n, const struct soda_move_arrow *how, uint64_t bytes, bool measure,
-		     struct soda_arrow_plan *plan_p)
+		     size_t n, const struct soda_move_arrow_options *how, uint64_t bytes,
+		     bool measure, struct soda_arrow_plan *plan_p)
 {
 	const struct soda_arrow_target target = {
 		.form = how ? how->form : SODA_MOVE_ARROW_STREAM,
@@ -25,13 +25,14 @@ static int make_plan(const struct ArrowSchema *schema, const struct ArrowArray *
 
 	soda_move_begun();
 	if (how && (how->reserved || how->flags & ~SODA_MOVE_ARROW_COPY))
-		return soda_move_failed(-EINVAL, "struct soda_move_arrow: `reserved` is not 0, or"
-						 " `flags` has one that there is not");
+		return soda_move_failed(-EINVAL,
+					"struct soda_move_arrow_options: `reserved` is not 0, or"
+					" `flags` has one that there is not");
 	ret = soda_arrow_plan_make(schema, batches, n, &target, plan_p, &why);
 	return ret < 0 ? soda_move_failed(ret, "%s", why.text) : 0;
 }
 
-static int hand_over(struct soda_move_buffer *b, const struct soda_move_arrow *how,
+static int hand_over(struct soda_move_buffer *b, const struct soda_move_arrow_options *how,
 		     struct soda_arrow_plan *plan, struct soda_move_ticket **ticket_p)
 {
 	int ret;
@@ -51,7 +52,8 @@ static int hand_over(struct soda_move_buffer *b, const struct soda_move_arrow *h
 
 SODA_API int soda_move_arrow(struct soda_move_buffer *b, const struct ArrowSchema *schema,
 			     const struct ArrowArray *const *batches, size_t n,
-			     const struct soda_move_arrow *how, struct soda_move_ticket **ticket_p)
+			     const struct soda_move_arrow_options *how,
+			     struct soda_move_ticket **ticket_p)
 {
 	struct soda_arrow_plan plan;
 	int saved = errno, ret = make_plan(schema, batches, n, how, b->bytes, false, &plan);
@@ -66,7 +68,7 @@ SODA_API int soda_move_arrow(struct soda_move_buffer *b, const struct ArrowSchem
 
 SODA_API int soda_move_arrow_bytes(const struct ArrowSchema *schema,
 				   const struct ArrowArray *const *batches, size_t n,
-				   const struct soda_move_arrow *how, uint64_t *bytes_p)
+				   const struct soda_move_arrow_options *how, uint64_t *bytes_p)
 {
 	struct soda_arrow_plan plan;
 	int saved = errno, ret = make_plan(schema, batches, n, how, 0, true, &plan);

@@ -139,15 +139,15 @@ struct rank {
 static int try_start(const struct rank *r, const char *name, const char *key, unsigned timeout_ms,
 		     struct soda_msg_job **job_p)
 {
-	struct soda_msg_start how = { .agent = *r->agent ? r->agent : NULL,
-				      .job = name,
-				      .key = key,
-				      .rank = r->rank,
-				      .ranks = r->ranks,
-				      .timeout_ms = timeout_ms,
-				      .agents = *r->agents ? r->agents : NULL,
-				      .places = *r->places ? r->places : NULL,
-				      .routing = *r->routing ? r->routing : NULL };
+	struct soda_msg_options how = { .agent = *r->agent ? r->agent : NULL,
+					.job = name,
+					.key = key,
+					.rank = r->rank,
+					.ranks = r->ranks,
+					.timeout_ms = timeout_ms,
+					.agents = *r->agents ? r->agents : NULL,
+					.places = *r->places ? r->places : NULL,
+					.routing = *r->routing ? r->routing : NULL };
 
 	return soda_msg_start(&how, job_p);
 }

@@ -122,7 +122,7 @@ static void start_agent(const char *where, uint64_t budget)
 /* Agent, a producer with one buffer, and a consumer of it. */
 static void up(const char *where, unsigned copies, unsigned flags)
 {
-	struct soda_move_reserve how = {
+	struct soda_move_buffer_options how = {
 		.bytes = BYTES, .copies = copies, .mode = 0444, .flags = flags
 	};
 
@@ -299,7 +299,7 @@ static void longer(const char *where)
 	enum { LONG = 9 * 1024 * 1024 + 13, ELEMENTS = 3000 };
 	uint8_t *from =
 		mmap(NULL, LONG + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct soda_move_reserve how = { .bytes = LONG, .copies = 2, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = LONG, .copies = 2, .mode = 0444 };
 	struct soda_move_piece p[] = {
 		{ .from = from, .bytes = LONG - 3 * ELEMENTS, .offset = 3 * ELEMENTS },
 		{ .from = from + LONG / 2, .bytes = 3, .stride = 1001, .count = ELEMENTS },
@@ -354,7 +354,7 @@ static void refused(const char *where)
 {
 	struct soda_move_piece p[2] = { { .from = data, .bytes = 100 },
 					{ .from = data, .bytes = 100, .offset = 99 } };
-	struct soda_move_reserve how = { .bytes = BYTES, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = BYTES, .mode = 0444 };
 	struct soda_move_ticket *t = NULL;
 	struct soda_move_buffer *b = NULL;
 
@@ -424,7 +424,7 @@ static void many(const char *where)
 /* The end of a buffer comes after the lists that were handed over before it. */
 static void ended(const char *where)
 {
-	struct soda_move_reserve how = { .bytes = BYTES, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = BYTES, .mode = 0444 };
 	struct soda_move_piece p = { .from = data, .bytes = BYTES };
 	struct soda_move_reader *late = NULL;
 	struct soda_move_step step;
@@ -483,7 +483,7 @@ static void *wait_next(void *reader)
 /* The agent's end is an error of everything, and of nothing for ever. */
 static void lost(const char *where)
 {
-	struct soda_move_reserve how = { .bytes = BYTES, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = BYTES, .mode = 0444 };
 	struct soda_move_piece p = { .from = data, .bytes = BYTES };
 	struct soda_move_ticket *t = NULL;
 	struct soda_move_step step, *first;
@@ -1205,7 +1205,7 @@ static void test_disconnected(void **state)
 /* Two clients with long lists of tickets: the second is served before the first one's are over. */
 static void test_turns(void **state)
 {
-	struct soda_move_reserve how = { .bytes = PAGE, .mode = 0400 };
+	struct soda_move_buffer_options how = { .bytes = PAGE, .mode = 0400 };
 	struct soda_move_piece p = { .from = data, .bytes = PAGE };
 	struct soda_move_ticket *t[SODA_MOVE_GETTERS + 1], *last = NULL;
 	struct soda_move_buffer *b[SODA_MOVE_GETTERS + 1];
@@ -1272,7 +1272,7 @@ static void await_turns(unsigned n)
 
 static void long_post(struct longs *l, unsigned i, uint64_t bytes)
 {
-	struct soda_move_reserve how = { .bytes = bytes, .copies = 1, .mode = 0400 };
+	struct soda_move_buffer_options how = { .bytes = bytes, .copies = 1, .mode = 0400 };
 	struct soda_move_piece p = { .from = l->data, .bytes = bytes };
 	char name[2] = { (char)('a' + i), 0 };
 
@@ -1334,7 +1334,7 @@ static void test_long_gets(void **state)
 static void test_long_gets_end(void **state)
 {
 	struct soda_buffers *buffers = &place.agent.dpu.movement.buffers;
-	struct soda_move_reserve small = { .bytes = PAGE, .mode = 0400 };
+	struct soda_move_buffer_options small = { .bytes = PAGE, .mode = 0400 };
 	struct soda_move_buffer *other;
 	unsigned last = LONGS - 1;
 	char name[2] = "A";

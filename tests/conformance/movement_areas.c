@@ -98,7 +98,7 @@ static void stop_agent(void)
 
 static void up(enum reach reach, unsigned copies)
 {
-	struct soda_move_reserve how = { .bytes = BYTES, .copies = copies, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = BYTES, .copies = copies, .mode = 0444 };
 
 	start_agent(reach);
 	OK(soda_move_connect(address(), &mover));
@@ -287,7 +287,7 @@ static void in_turns(enum reach reach)
 /* Several parts of a get; and memory that is freed while it is under way is there until its end. */
 static void freed(enum reach reach)
 {
-	struct soda_move_reserve how = { .bytes = LONG, .copies = 2, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = LONG, .copies = 2, .mode = 0444 };
 	struct soda_move_piece p = { .bytes = LONG };
 	struct soda_move_reader *far = NULL;
 	struct soda_move_buffer *b = NULL;

@@ -114,12 +114,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
 {
-	const struct soda_msg_start how = { .agent = address,
-					    .job = "fuzz",
-					    .rank = 1,
-					    .ranks = RANKS,
-					    .timeout_ms = 1,
-					    .flush_us = 1 };
+	const struct soda_msg_options how = { .agent = address,
+					      .job = "fuzz",
+					      .rank = 1,
+					      .ranks = RANKS,
+					      .timeout_ms = 1,
+					      .flush_us = 1 };
 	struct fuzz_input in = { input, bytes };
 	struct soda_msg_stats stats;
 	struct soda_msg_job *job;

@@ -187,7 +187,9 @@ static void leave(void)
 
 static bool join(void)
 {
-	const struct soda_move_reserve how = { .bytes = BYTES, .copies = COPIES, .mode = 0444 };
+	const struct soda_move_buffer_options how = { .bytes = BYTES,
+						      .copies = COPIES,
+						      .mode = 0444 };
 	int ret = soda_move_connect(NULL, &producer.mover);
 	void *shared;
 

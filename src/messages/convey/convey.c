@@ -83,7 +83,7 @@ static int check_routing(void)
 static int start_job(struct soda_convey *c)
 {
 	char name[SODA_WIRE_MAX_NAME + 1], own[sizeof(name) + 24];
-	struct soda_msg_start how = { .job = own };
+	struct soda_msg_options how = { .job = own };
 	struct soda_why why;
 	int ret = check_routing();
 

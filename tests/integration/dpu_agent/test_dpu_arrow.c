@@ -70,7 +70,7 @@ static const char *shm(void)
 static void produce(void)
 {
 	static const unsigned aligns[] = { 0, 8, 64, 4096 };
-	struct soda_move_reserve how = { .bytes = STEP, .copies = 2, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = STEP, .copies = 2, .mode = 0444 };
 	struct soda_move_buffer *b;
 	struct soda_mover *m;
 
@@ -78,7 +78,7 @@ static void produce(void)
 	OK(soda_move_connect(agent.address, &m));
 	OK(soda_move_reserve(m, "tables", &how, &b));
 	for (uint64_t i = 1; i <= tables_n;) {
-		struct soda_move_arrow as = { .align = aligns[i % 4] };
+		struct soda_move_arrow_options as = { .align = aligns[i % 4] };
 		struct soda_move_ticket *ticket;
 		struct arrow_table t;
 		uint64_t step, bytes;
@@ -204,8 +204,8 @@ static const unsigned form_aligns[] = { 64, 8, 128, 4096 };
 static void produce_form(struct soda_mover *m, uint64_t i, unsigned form,
 			 struct soda_move_buffer **buffer_p)
 {
-	struct soda_move_reserve how = { .copies = 1, .mode = 0444 };
-	struct soda_move_arrow as = { .align = form_aligns[i % 4], .form = form };
+	struct soda_move_buffer_options how = { .copies = 1, .mode = 0444 };
+	struct soda_move_arrow_options as = { .align = form_aligns[i % 4], .form = form };
 	struct soda_move_ticket *ticket;
 	struct arrow_table t;
 
@@ -333,9 +333,9 @@ static struct ArrowArray *make_large(struct arrow_table *t, double *values, size
 /* A column lies in the mapped step as it is: a consumer computes with it in place. */
 static void large(const char *listen, unsigned flags)
 {
-	struct soda_move_reserve how = { .mode = 0444, .flags = flags };
+	struct soda_move_buffer_options how = { .mode = 0444, .flags = flags };
 	double *values = malloc(ROWS * sizeof(*values));
-	const struct soda_move_arrow as = { .align = 4096 };
+	const struct soda_move_arrow_options as = { .align = 4096 };
 	struct soda_move_step step = { 0 };
 	struct arrow_table t = { 0 }, read;
 	struct soda_move_ticket *ticket;
@@ -391,8 +391,8 @@ static void test_large_tcp(void **state)
 /* What is refused leaves nothing behind, and the next table is moved. */
 static void test_refused(void **state)
 {
-	struct soda_move_reserve how = { .bytes = 4096, .mode = 0444 };
-	struct soda_move_arrow as = { .align = 24 };
+	struct soda_move_buffer_options how = { .bytes = 4096, .mode = 0444 };
+	struct soda_move_arrow_options as = { .align = 24 };
 	struct soda_move_ticket *ticket;
 	struct soda_move_buffer *b;
 	struct arrow_table t = { 0 };

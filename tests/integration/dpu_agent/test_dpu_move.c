@@ -143,7 +143,7 @@ static uint64_t *memory(struct soda_mover *m, size_t words_n, bool shared)
 
 static void produce(size_t words_n, uint64_t steps, bool shared)
 {
-	struct soda_move_reserve how = { .bytes = words_n * 8, .copies = 3, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = words_n * 8, .copies = 3, .mode = 0444 };
 	struct soda_move_ticket *t[2] = { NULL, NULL };
 	struct soda_move_buffer *b;
 	struct soda_mover *m;
@@ -183,7 +183,7 @@ static void produce_shared_for_ever(void)
 /* A producer whose steps wait for their consumer: it tries again where no copy is free. */
 static void produce_kept_by(int way, bool shared)
 {
-	struct soda_move_reserve how = { .bytes = WORDS * 8, .flags = SODA_MOVE_KEEP };
+	struct soda_move_buffer_options how = { .bytes = WORDS * 8, .flags = SODA_MOVE_KEEP };
 	struct soda_move_piece p = { .bytes = WORDS * 8 };
 	struct soda_move_buffer *b;
 	struct soda_mover *m;
@@ -325,7 +325,7 @@ static void test_killed_tcp(void **state)
 /* Another program in the same process: its memory is not the producer's. */
 static void produce_and_become(void)
 {
-	struct soda_move_reserve how = { .bytes = BIG_WORDS * 8, .copies = 3, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = BIG_WORDS * 8, .copies = 3, .mode = 0444 };
 	uint64_t *words = calloc(BIG_WORDS, 8);
 	struct soda_move_piece p = { .from = words, .bytes = BIG_WORDS * 8 };
 	struct soda_move_buffer *b;
@@ -367,7 +367,7 @@ static void test_executed(void **state)
 /* The agent is killed: everybody is told, and what is mapped stays. */
 static void produce_until_lost(void)
 {
-	struct soda_move_reserve how = { .bytes = WORDS * 8 };
+	struct soda_move_buffer_options how = { .bytes = WORDS * 8 };
 	uint64_t *words = malloc(WORDS * 8);
 	struct soda_move_piece p = { .from = words, .bytes = WORDS * 8 };
 	struct soda_move_buffer *b;
@@ -410,7 +410,7 @@ static void test_agent_killed(void **state)
 /* Other calls of the same connection, while a thread that waits has it. */
 static void *reserve_and_end(void *arg)
 {
-	const struct soda_move_reserve how = { .bytes = 1, .mode = 0444 };
+	const struct soda_move_buffer_options how = { .bytes = 1, .mode = 0444 };
 	struct soda_move_buffer *b;
 	int ret = 0;
 
@@ -428,7 +428,7 @@ static void *reserve_and_end(void *arg)
 /* Steps of one SEND, one at a time, without a limit of time: who waits sends them itself. */
 static void produce_small_until_lost(void)
 {
-	struct soda_move_reserve how = { .bytes = SMALL_WORDS * 8, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = SMALL_WORDS * 8, .mode = 0444 };
 	static uint64_t words[SMALL_WORDS];
 	struct soda_move_piece p = { .from = words, .bytes = sizeof(words) };
 	struct soda_move_buffer *b;
@@ -493,7 +493,7 @@ static void hold(void)
 
 static void test_consumer_killed(void **state)
 {
-	struct soda_move_reserve how = { .bytes = WORDS * 8, .copies = 3 };
+	struct soda_move_buffer_options how = { .bytes = WORDS * 8, .copies = 3 };
 	uint64_t *words = calloc(WORDS, 8);
 	struct soda_move_piece p = { .from = words, .bytes = WORDS * 8 };
 	struct soda_move_ticket *t;
@@ -621,7 +621,7 @@ static bool has_userfaultfd(void)
 /* A list whose page does not come is under way. */
 static struct soda_move_ticket *hold_a_getter(struct soda_mover **m_p, int *fd_p, void **page_p)
 {
-	struct soda_move_reserve how = { .bytes = 4096 };
+	struct soda_move_buffer_options how = { .bytes = 4096 };
 	struct soda_move_piece p = { .bytes = 4096 };
 	struct soda_move_ticket *t;
 	struct soda_move_buffer *b;

@@ -123,8 +123,8 @@ static void end_rival(struct rival *r)
 }
 
 /* The object; a column of it; and memory of the program's own, between constants. */
-static const struct soda_move_reserve size = { .bytes = WORDS * 8 + COLUMN * 8 + LOCAL + 200,
-					       .mode = 0444 };
+static const struct soda_move_buffer_options size = { .bytes = WORDS * 8 + COLUMN * 8 + LOCAL + 200,
+						      .mode = 0444 };
 enum { PIECES = 4 };
 
 static void list(struct soda_move_piece pieces[PIECES], const uint64_t *fam, const void *local)
@@ -387,7 +387,7 @@ static void test_fails_tcp(void **state)
 static int move_as_run(const char *address)
 {
 	uint64_t *words = malloc(WORDS * 8);
-	struct soda_move_reserve how = { .bytes = WORDS * 8, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = WORDS * 8, .mode = 0444 };
 	struct soda_move_piece p = { .from = words, .bytes = WORDS * 8 };
 	struct soda_move_step step = { 0 };
 	struct soda_move_ticket *t;

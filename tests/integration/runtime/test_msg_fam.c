@@ -69,7 +69,7 @@ static void push_all(struct copies *c)
 
 static void child(const void *arg)
 {
-	struct soda_msg_start how = { .agent = agent.address, .job = "fam", .ranks = 1 };
+	struct soda_msg_options how = { .agent = agent.address, .job = "fam", .ranks = 1 };
 	struct soda_config cfg = SODA_CONFIG_INIT;
 	struct copies c = { 0 };
 

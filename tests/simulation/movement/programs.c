@@ -71,7 +71,7 @@ static struct program {
 	/* a producer's */
 	struct soda_mover *mover;
 	struct soda_move_buffer *buffer;
-	struct soda_move_reserve how;
+	struct soda_move_buffer_options how;
 	uint64_t life_of_buffer, last, unknown, unknown_at_last;
 	unsigned handed_over;
 	unsigned calm_steps;   /* also a consumer's, and the next */
@@ -176,7 +176,7 @@ static bool reserve(struct program *p)
 	int ret;
 
 	name_of(p->number, name);
-	p->how = (struct soda_move_reserve){
+	p->how = (struct soda_move_buffer_options){
 		.bytes = BYTES,
 		.copies = (unsigned)sim_between(1, 4),
 		.mode = is_far(p) || sim_chance(70) ? 0444 : 0400,

@@ -278,7 +278,7 @@ static bool measure_latency(struct soda_msg_job *job, const struct soda_bench_ms
 int soda_bench_messages_rank(int argc, char **argv)
 {
 	const char *way = argc > 4 ? argv[4] : "each";
-	struct soda_msg_start how = { 0 };
+	struct soda_msg_options how = { 0 };
 	struct soda_bench_msg_load load = { 0 };
 	struct soda_msg_job *job;
 	uint64_t messages;

@@ -91,11 +91,11 @@ struct side {
 	char name[16];
 };
 
-static struct soda_move_arrow how_of(const struct side *s)
+static struct soda_move_arrow_options how_of(const struct side *s)
 {
-	return (struct soda_move_arrow){ .align = ALIGN,
-					 .form = strategies[s->strategy].form,
-					 .flags = strategies[s->strategy].arrow_flags };
+	return (struct soda_move_arrow_options){ .align = ALIGN,
+						 .form = strategies[s->strategy].form,
+						 .flags = strategies[s->strategy].arrow_flags };
 }
 
 static bool is_plain(const struct side *s)
@@ -105,9 +105,11 @@ static bool is_plain(const struct side *s)
 
 static int open_side(struct side *s)
 {
-	struct soda_move_reserve reserve = { .bytes = s->bytes, .copies = COPIES, .mode = 0444 };
+	struct soda_move_buffer_options reserve = { .bytes = s->bytes,
+						    .copies = COPIES,
+						    .mode = 0444 };
 	const struct ArrowArray *batch = &s->table->batch;
-	struct soda_move_arrow how;
+	struct soda_move_arrow_options how;
 	int err = 0;
 
 	snprintf(s->name, sizeof(s->name), "arrow-%u", s->strategy);
@@ -130,7 +132,7 @@ static int post(const struct side *s, struct soda_move_ticket **ticket_p)
 	if (is_plain(s)) {
 		err = soda_move(s->buffer, &piece, 1, ticket_p);
 	} else {
-		struct soda_move_arrow how = how_of(s);
+		struct soda_move_arrow_options how = how_of(s);
 
 		err = soda_move_arrow(s->buffer, &s->table->schema, &batch, 1, &how, ticket_p);
 	}

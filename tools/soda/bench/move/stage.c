@@ -202,7 +202,9 @@ int soda_bench_move_load_open(const struct soda_bench_move_stage *stage, const c
 			      uint64_t bytes, unsigned copies, struct soda_bench_move_load *load)
 {
 	/* by tcp nobody's user is known: a buffer that others may not read could not be read */
-	const struct soda_move_reserve how = { .bytes = bytes, .copies = copies, .mode = 0444 };
+	const struct soda_move_buffer_options how = { .bytes = bytes,
+						      .copies = copies,
+						      .mode = 0444 };
 	int err;
 
 	load->name = name;
