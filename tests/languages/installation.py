@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""This build, installed in a folder of the test's own, and compilers that find it there by pkg-config."""
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+
+BUILD = os.environ["SODA_BUILD_DIR"]
+SECONDS = 300  # a compiler or a program that takes longer hangs
+
+
+class Installation:
+    """As a context: the environment `env` is that of a user who has installed into a prefix of his own."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="soda-languages-")
+        root = self.path("root")
+        # the loader's path is that of sanitizers, where a test sets one
+        subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", root], check=True,
+                       stdout=subprocess.DEVNULL, timeout=SECONDS)
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("SODA_", "PKG_CONFIG"))}
+        (pc,) = [path for path, _, files in os.walk(root) if "soda.pc" in files]
+        self.env.update(PKG_CONFIG_PATH=pc, PKG_CONFIG_SYSROOT_DIR=root)
+        (binaries,) = [path for path, _, files in os.walk(root) if "soda-mem-server" in files and path.endswith("/bin")]
+        self.env.update(LD_LIBRARY_PATH=os.path.dirname(pc), PATH=binaries + ":" + self.env["PATH"])
+        return self
+
+    def __exit__(self, *raised):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def pkg_config(self, *words, package="soda"):
+        return shlex.split(subprocess.run(["pkg-config", *words, package], env=self.env, capture_output=True, text=True,
+                                          check=True, timeout=SECONDS).stdout)
+
+    def compile(self, command, *sources, name="program"):
+        """What COMMAND makes of the sources; it may say nothing."""
+        program = self.path(name)
+        result = subprocess.run([*command, *sources, "-o", program, *self.pkg_config("--cflags", "--libs")], env=self.env,
+                                cwd=self.folder.name, capture_output=True, text=True, check=False, timeout=SECONDS)
+        assert (result.returncode, result.stdout + result.stderr) == (0, ""), (command, result.stdout + result.stderr)
+        return program
+
+    def run(self, *command, **settings):
+        return subprocess.run(command, env={**self.env, **settings}, cwd=self.folder.name, capture_output=True, text=True,
+                              check=False, timeout=SECONDS)
+
+
+def missing(*programs):
+    """The first that is not installed, or None."""
+    return next((name for name in programs if not shutil.which(name)), None)
+
+
+def mpi(launcher, ranks):
+    """The words that start so many ranks."""
+    words = [launcher, "-n", str(ranks)]
+    if launcher.endswith("openmpi"):
+        words.append("--oversubscribe")
+        if os.getuid() == 0:
+            words.append("--allow-run-as-root")
+    return words
