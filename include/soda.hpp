@@ -58,7 +58,7 @@ namespace detail
 
 class SODA_API error_category : public std::error_category
 {
-      public:
+public:
 	const char *name() const noexcept override
 	{
 		return "soda";
@@ -147,7 +147,7 @@ inline void *allocate(std::size_t bytes, std::size_t alignment, unsigned flags)
  */
 template <class T, unsigned Flags = 0> class allocator
 {
-      public:
+public:
 	using value_type = T;
 	using is_always_equal = std::true_type;
 	using propagate_on_container_move_assignment = std::true_type;
@@ -189,7 +189,7 @@ bool operator!=(const allocator<T, Flags> &, const allocator<U, Flags> &) noexce
  */
 class SODA_API memory_resource : public std::pmr::memory_resource
 {
-      public:
+public:
 	explicit memory_resource(unsigned flags = 0) noexcept : flags_(flags)
 	{
 	}
@@ -198,7 +198,7 @@ class SODA_API memory_resource : public std::pmr::memory_resource
 		return flags_;
 	}
 
-      private:
+private:
 	void *do_allocate(std::size_t bytes, std::size_t alignment) override
 	{
 		return detail::allocate(bytes, alignment, flags_);
@@ -242,7 +242,7 @@ using std::span;
 /* The part of C++20's std::span<T> that has no fixed extent. */
 template <class T> class span
 {
-      public:
+public:
 	using element_type = T;
 	using value_type = std::remove_cv_t<T>;
 	using size_type = std::size_t;
@@ -257,7 +257,7 @@ template <class T> class span
 	{
 	}
 	constexpr span(T *first, T *last) noexcept
-	    : data_(first), size_(static_cast<std::size_t>(last - first))
+		: data_(first), size_(static_cast<std::size_t>(last - first))
 	{
 	}
 	template <std::size_t N> constexpr span(T (&array)[N]) noexcept : data_(array), size_(N)
@@ -331,7 +331,7 @@ template <class T> class span
 		return span(data_ + from, n == static_cast<std::size_t>(-1) ? size_ - from : n);
 	}
 
-      private:
+private:
 	T *data_ = nullptr;
 	std::size_t size_ = 0;
 };
@@ -371,38 +371,44 @@ inline soda_stats stats() noexcept
 	return out;
 }
 
+namespace detail
+{
+
+/* Where a range begins, for functions that take addresses which are not const. */
+template <class R> void *address(R &range)
+{
+	return const_cast<void *>(static_cast<const volatile void *>(std::data(range)));
+}
+
+template <class R> std::size_t bytes(R &range)
+{
+	return std::size(range) * sizeof(*std::data(range));
+}
+
+} // namespace detail
+
 /*
  * Advice on memory of an object: of a container, an array, a span.  Parts of a chunk at its ends
  * count as soda_advise() says.  Nothing is done where the range is empty.
  */
 template <class R> void advise(R &&range, soda_advice advice)
 {
-	auto *p = std::data(range);
-
 	if (std::size(range))
-		detail::check(soda_advise(
-			const_cast<std::remove_cv_t<std::remove_pointer_t<decltype(p)>> *>(p),
-			std::size(range) * sizeof(*p), advice));
+		detail::check(soda_advise(detail::address(range), detail::bytes(range), advice));
 }
 
 /* Start fetching it, as soda_prefetch(). */
 template <class R> void prefetch(R &&range)
 {
-	auto *p = std::data(range);
-
 	if (std::size(range))
-		detail::check(soda_prefetch(p, std::size(range) * sizeof(*p)));
+		detail::check(soda_prefetch(detail::address(range), detail::bytes(range)));
 }
 
 /* Wait until its dirty data are on the server, as soda_sync(). */
 template <class R> void sync(R &&range)
 {
-	auto *p = std::data(range);
-
 	if (std::size(range))
-		detail::check(soda_sync(
-			const_cast<std::remove_cv_t<std::remove_pointer_t<decltype(p)>> *>(p),
-			std::size(range) * sizeof(*p)));
+		detail::check(soda_sync(detail::address(range), detail::bytes(range)));
 }
 
 /*
@@ -411,22 +417,22 @@ template <class R> void sync(R &&range)
  */
 class hold
 {
-      public:
-	template <class R, class P = decltype(std::data(std::declval<R &>()))>
+public:
+	template <class R, class = decltype(std::data(std::declval<R &>()))>
 	explicit hold(R &&range)
 	{
-		P p = std::data(range);
-		const std::size_t bytes = std::size(range) * sizeof(*p);
-		const int ret = bytes ? soda_hold(p, bytes) : 1;
+		const int ret = std::size(range)
+					? soda_hold(detail::address(range), detail::bytes(range))
+					: 1;
 
 		detail::check(ret);
 		if (ret == 0) {
-			addr_ = p;
-			bytes_ = bytes;
+			addr_ = detail::address(range);
+			bytes_ = detail::bytes(range);
 		}
 	}
 	hold(hold &&other) noexcept
-	    : addr_(std::exchange(other.addr_, nullptr)), bytes_(other.bytes_)
+		: addr_(std::exchange(other.addr_, nullptr)), bytes_(other.bytes_)
 	{
 	}
 	hold &operator=(hold &&other) noexcept
@@ -448,7 +454,7 @@ class hold
 			soda_unhold(std::exchange(addr_, nullptr), bytes_);
 	}
 
-      private:
+private:
 	const void *addr_ = nullptr;
 	std::size_t bytes_ = 0;
 };
@@ -464,7 +470,7 @@ template <class T> class array
 		"soda::array is for plain data; std::vector<T, soda::allocator<T>> for others");
 	static_assert(alignof(T) <= 4096, "objects are aligned to chunks");
 
-      public:
+public:
 	using element_type = T;
 	using value_type = std::remove_cv_t<T>;
 	using size_type = std::size_t;
@@ -477,7 +483,8 @@ template <class T> class array
 	array() noexcept = default;
 	/* n elements, which are zeros; n is not 0.  flags: of soda_alloc(). */
 	explicit array(std::size_t n, unsigned flags = 0)
-	    : data_(static_cast<T *>(soda_alloc(detail::bytes_of(n, sizeof(T)), flags))), size_(n)
+		: data_(static_cast<T *>(soda_alloc(detail::bytes_of(n, sizeof(T)), flags))),
+		  size_(n)
 	{
 		static_assert(!std::is_const_v<T>, "an array of constants would be zeros for ever");
 		if (!data_)
@@ -488,7 +495,7 @@ template <class T> class array
 	{
 	}
 	array(array &&other) noexcept
-	    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0))
+		: data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0))
 	{
 	}
 	array &operator=(array &&other) noexcept
@@ -562,7 +569,7 @@ template <class T> class array
 		detail::check(soda_publish(mutable_data(), name));
 	}
 
-      private:
+private:
 	void *mutable_data() const noexcept
 	{
 		return const_cast<value_type *>(data_);

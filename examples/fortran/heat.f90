@@ -4,7 +4,8 @@
 !   gfortran -O2 $(pkg-config --variable=includedir soda)/soda.f90 heat.f90 $(pkg-config --libs soda)
 !   SODA_BUFFER=1/3 ./a.out 4000 10
 !
-! Columns lie in one piece in Fortran: a step reads and writes them in that order, so that pages come and go as streams.
+! Columns lie in one piece in Fortran: a step reads and writes them in that order, so that pages
+! come and go as streams.
 program heat
   use, intrinsic :: iso_c_binding
   use soda
@@ -31,7 +32,8 @@ program heat
 
   print '(a, f8.3, a, f14.3)', 'warmest: ', maxval(now(2:n - 1, 2:n - 1)), ', sum: ', sum(now)
   s = soda_get_stats()
-  print '(i0, a, i0, a)', s%fam_bytes / 1048576, ' MiB, of which at most ', s%resident_peak_bytes / 1048576, ' were here'
+  print '(i0, a, i0, a)', s%fam_bytes / 1048576, ' MiB, of which at most ', &
+    s%resident_peak_bytes / 1048576, ' were here'
   call soda_deallocate(now)
   call soda_deallocate(next)
 

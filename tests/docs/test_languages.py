@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The programs of docs/languages.md: each is compiled against an installation, with the words of the page, and run; its output
-is what the page shows below it.
+"""The programs of docs/languages.md: each is compiled against an installation, with the words of the page, and run; its
+output is what the page shows below it.
 
 test_languages.py LANGUAGE: cpp or fortran
 """
@@ -25,7 +25,8 @@ def programs():
     found = re.findall(rf"^```{LANGUAGE}\n(.*?)^```\n+(?:```sh\n(.*?)^```\n+)?```text\n(.*?)^```$", page, re.M | re.S)
     assert len(found) == len(re.findall(rf"^```{LANGUAGE}$", page, re.M)), "a program without its output"
     # the commands that compile one, before the first program
-    (words,) = re.findall(rf"^```sh\n((?:\w\S* .*)? program\.{SUFFIX} .*)\n```", page.split(f"```{LANGUAGE}\n")[0], re.M)[-1:]
+    before = page.split(f"```{LANGUAGE}\n")[0]
+    (words,) = re.findall(rf"^```sh\n(\w\S* .*program\.{SUFFIX} .*)\n```", before, re.M)[-1:]
     return words, [(commands, text, output) for text, commands, output in found]
 
 

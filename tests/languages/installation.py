@@ -16,7 +16,6 @@ class Installation:
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="soda-languages-")
         root = self.path("root")
-        # the loader's path is that of sanitizers, where a test sets one
         subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", root], check=True,
                        stdout=subprocess.DEVNULL, timeout=SECONDS)
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("SODA_", "PKG_CONFIG"))}
@@ -32,21 +31,22 @@ class Installation:
     def path(self, name):
         return os.path.join(self.folder.name, name)
 
-    def pkg_config(self, *words, package="soda"):
-        return shlex.split(subprocess.run(["pkg-config", *words, package], env=self.env, capture_output=True, text=True,
-                                          check=True, timeout=SECONDS).stdout)
+    def pkg_config(self, *words):
+        result = self.run("pkg-config", *words, "soda")
+        assert result.returncode == 0, result.stderr
+        return shlex.split(result.stdout)
 
     def compile(self, command, *sources, name="program"):
         """What COMMAND makes of the sources; it may say nothing."""
         program = self.path(name)
-        result = subprocess.run([*command, *sources, "-o", program, *self.pkg_config("--cflags", "--libs")], env=self.env,
-                                cwd=self.folder.name, capture_output=True, text=True, check=False, timeout=SECONDS)
-        assert (result.returncode, result.stdout + result.stderr) == (0, ""), (command, result.stdout + result.stderr)
+        result = self.run(*command, *sources, "-o", program, *self.pkg_config("--cflags", "--libs"))
+        said = result.stdout + result.stderr
+        assert (result.returncode, said) == (0, ""), (command, said)
         return program
 
     def run(self, *command, **settings):
-        return subprocess.run(command, env={**self.env, **settings}, cwd=self.folder.name, capture_output=True, text=True,
-                              check=False, timeout=SECONDS)
+        return subprocess.run(command, env={**self.env, **settings}, cwd=self.folder.name, capture_output=True,
+                              text=True, check=False, timeout=SECONDS)
 
 
 def missing(*programs):

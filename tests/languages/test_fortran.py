@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The module soda for Fortran: programs that are compiled with it from an installation, each case a process with a real server."""
+"""The module soda for Fortran: programs that are compiled with it, from an installation, each case a process with a
+real server."""
 import importlib.machinery
 import importlib.util
 import os
@@ -14,7 +15,8 @@ HERE = SOURCE + "/tests/languages/fortran/"
 # Equality of real numbers is what these programs are about.
 WARNINGS = ["-O1", "-Wall", "-Wextra", "-Wno-compare-reals", "-Wno-function-elimination", "-Werror", "-std=f2018"]
 # Arrays are objects there; a doorbell for many ranges and a question about seals have no procedure.
-NOT_BOUND = {"soda_malloc", "soda_calloc", "soda_realloc", "soda_aligned_alloc", "soda_free", "soda_prefetchv", "soda_is_sealed"}
+NOT_BOUND = {"soda_malloc", "soda_calloc", "soda_realloc", "soda_aligned_alloc", "soda_free", "soda_prefetchv",
+             "soda_is_sealed"}
 CASES = ["matrices", "columns", "ranges", "files", "publish", "errors"]
 
 C_NUMBERS = """
@@ -22,8 +24,8 @@ C_NUMBERS = """
 #include <stdio.h>
 int main(void)
 {
-	printf("%zu %u %u %u %u %d %d\\n", sizeof(struct soda_stats), SODA_MIRROR(2), SODA_EC(4, 2), SODA_STRIPE(8), SODA_SEALED,
-	       (int)SODA_OFF, SODA_NO_CACHE);
+	printf("%zu %u %u %u %u %d %d\\n", sizeof(struct soda_stats), SODA_MIRROR(2), SODA_EC(4, 2), SODA_STRIPE(8),
+	       SODA_SEALED, (int)SODA_OFF, SODA_NO_CACHE);
 	return 0;
 }
 """
@@ -69,8 +71,15 @@ def every_type():
     call soda_deallocate(a)
   end subroutine
 """
-    return ("program types\n  use, intrinsic :: iso_c_binding\n  use, intrinsic :: iso_fortran_env, only: int64\n  use soda\n"
-            f"  implicit none\n{calls}contains\n{out}end program types\n")
+    return f"""
+program types
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: int64
+  use soda
+  implicit none
+{calls}contains
+{out}end program types
+"""
 
 
 class Fortran(unittest.TestCase):
@@ -88,7 +97,8 @@ class Fortran(unittest.TestCase):
         result = cls.here.run("gfortran", *WARNINGS, "-c", cls.module)
         assert (result.returncode, result.stdout + result.stderr) == (0, ""), result.stderr
         cls.object = cls.here.path("soda.o")
-        cls.everything = cls.here.compile(["gfortran", *WARNINGS], HERE + "everything.f90", cls.object, name="everything")
+        cls.everything = cls.here.compile(["gfortran", *WARNINGS], HERE + "everything.f90", cls.object,
+                                          name="everything")
 
     def case(self, *words):
         return self.here.run(*words, SODA_SERVER=self.server.address)
@@ -131,7 +141,8 @@ class Fortran(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
 
     def test_example(self):
-        program = self.here.compile(["gfortran", *WARNINGS], SOURCE + "/examples/fortran/heat.f90", self.object, name="heat")
+        program = self.here.compile(["gfortran", *WARNINGS], SOURCE + "/examples/fortran/heat.f90", self.object,
+                                    name="heat")
         result = self.case(program, "400", "20")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertRegex(result.stdout, r"^warmest: +\d+\.\d+, sum: +[\d.]+\n")

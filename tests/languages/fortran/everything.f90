@@ -69,7 +69,8 @@ contains
       c = d
     end do
     call must(all(a == c), 'the stencil is as in local memory')
-    call must(sum(a) == sum(c) .and. maxval(a) == maxval(c) .and. all(maxloc(a) == maxloc(c)), 'the reductions are, too')
+    call must(sum(a) == sum(c) .and. maxval(a) == maxval(c), 'the reductions are, too')
+    call must(all(maxloc(a) == maxloc(c)), 'and where the largest is')
     call must(all(matmul(a(1:50, :), b(:, 1:50)) == matmul(c(1:50, :), d(:, 1:50))), 'the product is, too')
     call must_have_paged()
     call soda_deallocate(b)
@@ -88,8 +89,8 @@ contains
     do concurrent(i=1:n(1), j=1:n(2), k=1:n(3))
       a(i, j, k) = i + 1000 * j + 1000000 * k
     end do
-    call must(total(reshape(a, [n(1) * n(2) * n(3)])) == total([(((i + 1000 * j + 1000000 * k, i=1, n(1)), j=1, n(2)), &
-      k=1, n(3))]), 'the sum')
+    call must(total(reshape(a, [n(1) * n(2) * n(3)])) == &
+      total([(((i + 1000 * j + 1000000 * k, i=1, n(1)), j=1, n(2)), k=1, n(3))]), 'the sum')
     call must(a(100, 90, 50) == 50090100, 'the last one')
     call must_have_paged()
     call soda_deallocate(a)
@@ -152,13 +153,15 @@ contains
     call soda_open(a, 'matrix  ', SODA_READ_ONLY, [1024_int64, 1024_int64])
     call soda_open(all_of, 'matrix', SODA_READ_ONLY)
     call must(size(all_of) == 1048576, 'as long as the file')
-    call must(sum(int(a, int64)) == 1024_int64 * 1024 * 1025 / 2 .and. sum(int(all_of, int64)) == sum(int(a, int64)), 'sums')
+    call must(sum(int(a, int64)) == 1024_int64 * 1024 * 1025 / 2, 'its sum')
+    call must(sum(int(all_of, int64)) == sum(int(a, int64)), 'the sum of the whole file')
     call must_have_paged()
     call soda_open(bytes, 'odd', ior(SODA_WRITABLE, SODA_CREATE), [10])
     bytes = 1
     call soda_deallocate(bytes)
     call soda_open(seven, 'odd', SODA_READ_ONLY, stat=stat, errmsg=errmsg)
-    call must(stat == einval .and. .not. associated(seven) .and. index(errmsg, 'whole number') > 0, 'not of 8 bytes each')
+    call must(stat == einval .and. .not. associated(seven), 'not of 8 bytes each')
+    call must(index(errmsg, 'whole number') > 0, 'a sentence: ' // trim(errmsg))
     call soda_open(seven, 'odd', SODA_READ_ONLY, [2], stat)
     call must(stat == efbig .and. .not. associated(seven), 'longer than the file')
     call soda_open(seven, 'none', SODA_READ_ONLY, stat=stat)
@@ -240,7 +243,8 @@ contains
   ! For C to compare.
   subroutine numbers()
     type(soda_stats) :: s
-    print '(*(i0, 1x))', c_sizeof(s), soda_mirror(2), soda_ec(4, 2), soda_stripe(8), SODA_SEALED, SODA_OFF, SODA_NO_CACHE
+    print '(*(i0, 1x))', c_sizeof(s), soda_mirror(2), soda_ec(4, 2), soda_stripe(8), SODA_SEALED, SODA_OFF, &
+      SODA_NO_CACHE
     s = soda_get_stats()
     print '(*(i0, 1x))', s%chunk_bytes, s%mode, s%buffer_bytes
   end subroutine
