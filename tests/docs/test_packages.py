@@ -40,6 +40,12 @@ class Packages(unittest.TestCase):
             self.assertEqual(len(files), 1, f"{pattern} of docs/install.md takes {files}")
         self.assertEqual({files[0].split("_")[0] for files in taken}, set(packages()), "docs/install.md does not name each package")
 
+    def test_one_version(self):
+        version = re.search(r"version: '([^']+)'", read("meson.build")).group(1)
+        self.assertIn(f"soda ({version})", read("debian", "changelog").split("\n", 1)[0])
+        self.assertIn(f"\nversion: {version}\n", read("CITATION.cff"))
+        self.assertIn(f"## {version},", read("CHANGELOG.md"))
+
     def test_nothing_that_draws_comes_by_itself(self):
         for name, fields in packages().items():
             brought = names(fields.get("Depends", "")) | names(fields.get("Recommends", ""))
