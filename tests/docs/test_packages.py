@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What README says of the packages, held against debian/: each node is told of packages that are made, by patterns that
+"""What docs/install.md says of the packages, held against debian/: each node is told of packages that are made, by patterns that
 take no other one's file; and what a package brings is not more than its node needs.
 
 test_packages.py SOURCE
@@ -34,11 +34,17 @@ def names(text):
 class Packages(unittest.TestCase):
     def test_patterns_take_one_file_each(self):
         made = [f"{name}{kind}_0.1.0_amd64.deb" for name in packages() for kind in ("", "-dbgsym")]
-        patterns = re.findall(r"\.\./([^ `]+\.deb)", read("README.md"))
+        patterns = re.findall(r"\.\./([^ `]+\.deb)", read("docs", "install.md"))
         taken = [fnmatch.filter(made, pattern) for pattern in patterns]
         for pattern, files in zip(patterns, taken):
-            self.assertEqual(len(files), 1, f"{pattern} of README takes {files}")
-        self.assertEqual({files[0].split("_")[0] for files in taken}, set(packages()), "README does not name each package")
+            self.assertEqual(len(files), 1, f"{pattern} of docs/install.md takes {files}")
+        self.assertEqual({files[0].split("_")[0] for files in taken}, set(packages()), "docs/install.md does not name each package")
+
+    def test_one_version(self):
+        version = re.search(r"version: '([^']+)'", read("meson.build")).group(1)
+        self.assertIn(f"soda ({version})", read("debian", "changelog").split("\n", 1)[0])
+        self.assertIn(f"\nversion: {version}\n", read("CITATION.cff"))
+        self.assertIn(f"## {version},", read("CHANGELOG.md"))
 
     def test_nothing_that_draws_comes_by_itself(self):
         for name, fields in packages().items():

@@ -288,7 +288,7 @@ static void child_call_without_answer(const void *arg)
 
 static void test_call_without_answer(void **state)
 {
-	struct storm s = { .timeout_ms = 1000 };
+	struct storm s = { .timeout_ms = 2000 };
 	struct trial t = { .child = child_call_without_answer, .arg = &s };
 	struct outcome out;
 
@@ -326,7 +326,7 @@ static void remove_soon(const void *arg)
 
 static void test_ends_away(void **state)
 {
-	struct storm s = { .timeout_ms = 500 };
+	struct storm s = { .timeout_ms = 1500 };
 	struct trial t = { .child = child_ends_away, .during = remove_soon, .arg = &s };
 	struct outcome out;
 
@@ -336,7 +336,7 @@ static void test_ends_away(void **state)
 	peer_await_none(world.address, "used_bytes"); /* of the tests before */
 	trial_run(&t, &out);
 	expect_exit(&out, 0);
-	for (int i = 0; i < 200 && peer_stat_of(world.address, "used_bytes"); i++)
+	for (int i = 0; i < 1000 && peer_stat_of(world.address, "used_bytes"); i++)
 		usleep(10000);
 	assert_int_equal(peer_stat_of(world.address, "used_bytes"), 0);
 }

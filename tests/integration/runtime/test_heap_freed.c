@@ -221,7 +221,7 @@ static void child_discard_late(const void *arg)
 	struct soda_config cfg = heap_config(4 * MIB);
 	struct block b;
 
-	cfg.fault_timeout_ms = 1000;
+	cfg.fault_timeout_ms = 2000;
 	cfg.log = listens;
 	start(&cfg);
 	heap_fill(&b, 40 * MIB, 1);

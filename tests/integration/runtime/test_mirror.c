@@ -1071,7 +1071,7 @@ static void child_freed(const void *arg)
 
 	setenv("SODA_REDUNDANCY", kind->name, 1);
 	cfg.server = front.address;
-	cfg.fault_timeout_ms = 1000;
+	cfg.fault_timeout_ms = 2000;
 	start(&cfg);
 	p = alloc_checked(FIRST_PAGES * PAGE);
 	for (size_t i = 0; i < FIRST_PAGES; i++)

@@ -469,7 +469,7 @@ static void child_no_answer(const void *arg)
 
 	cfg.server = world.address;
 	cfg.threads = 2;
-	cfg.fault_timeout_ms = 1000;
+	cfg.fault_timeout_ms = 2000;
 	cfg.log_level = SODA_LOG_ERROR;
 	start(&cfg);
 	data = alloc_checked(words * 8);

@@ -128,6 +128,14 @@ int sim_flock(int fd, int operation)
 	return fd == SIM_STATE_FD ? 0 : flock(fd, operation); /* a dead agent has left its lock */
 }
 
+int sim_mkdir(const char *name, mode_t mode)
+{
+	if (strcmp(name, SIM_STATE))
+		return mkdir(name, mode);
+	errno = EEXIST;
+	return -1;
+}
+
 int sim_faccessat(int dir, const char *name, int mode, int flags)
 {
 	if (dir != SIM_STATE_FD)

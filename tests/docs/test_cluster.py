@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run the commands for a small cluster that README's "Start" has, on this machine: its servers at ports of 127.0.0.1, and a
-program of ours in place of ./program.  The program must end well, and both servers must have had the same of it.
+"""Run the commands for a small cluster that a page has, on this machine: its servers at ports of 127.0.0.1, and a program of
+ours in place of ./program.  The program must end well, and both servers must have had the same of it.
 
-test_readme.py README PROGRAM
+test_cluster.py PAGE PROGRAM
 """
 import json
 import os
@@ -27,7 +27,7 @@ def block_of(page):
         lines = re.findall(r"^(\w+)\$ +(.*)$", block, re.M)
         if any("SODA_REDUNDANCY" in command for _, command in lines):
             return lines
-    raise SystemExit("README has no commands with SODA_REDUNDANCY")
+    raise SystemExit("the page has no commands with SODA_REDUNDANCY")
 
 
 def start(command):
