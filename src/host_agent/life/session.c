@@ -16,6 +16,7 @@
 #include "client/call.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/life/absence.h"
 #include "host_agent/life/member.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
@@ -249,13 +250,6 @@ static void tell_trouble(const struct soda_server *server, enum soda_server_stat
 				 soda_server_trouble(server));
 }
 
-/* Why a server is away, and for how long; its keeper's. */
-struct absence {
-	uint64_t since_ns; /* 0: it is UP */
-	bool of_all;	   /* of all servers, when this was looked at last */
-	uint32_t most_ms;  /* so long its copies count as current */
-};
-
 /*
  * Whether another server has answered since: then it is not this program's own link, or its own
  * standing still, that is to blame.
@@ -273,11 +267,10 @@ static bool another_answers(const struct soda_link *link, uint64_t since_ns)
  * With redundancy: while copies of the server's still count as current a connection is made soon,
  * or they become stale.
  */
-static void give_up_copies(struct soda_link *link, const struct absence *a)
+static void give_up_copies(struct soda_link *link, const struct soda_absence *a)
 {
 	if (!soda_redundant() || atomic_load(&link->expelled_ns) ||
-	    soda_now_ns() - a->since_ns < a->most_ms * SODA_MS_NS ||
-	    !another_answers(link, a->since_ns))
+	    !soda_absence_is_over(a, soda_now_ns()) || !another_answers(link, a->since_ns))
 		return;
 	atomic_store(&link->expelled_ns, soda_now_ns());
 	link->server.connect_ms = (int)soda_agent.settings.connect_timeout_ms;
@@ -300,45 +293,38 @@ static int connect_soon_ms(void)
 	return soda_agent.agent[0] ? SODA_COPIES_BEHIND_MS : SODA_COPIES_CONNECT_MS;
 }
 
-static void begin_absence(struct soda_link *link, struct absence *a)
+static void begin_absence(struct soda_link *link, struct soda_absence *a)
 {
-	*a = (struct absence){ .since_ns = soda_now_ns(), .most_ms = SODA_COPIES_AWAY_MS };
+	soda_absence_begin(a, soda_now_ns(), atomic_load(&link->heard_ns));
 	if (soda_redundant())
 		link->server.connect_ms = connect_soon_ms();
 }
 
-/*
- * An absence counts from when another server, or the agent, is there again; then this one is asked
- * at once, and has some time, as what cut all of them off has most likely ended.
- */
-static void look_at_absence(struct soda_link *link, struct absence *a)
+static void look_at_absence(struct soda_link *link, struct soda_absence *a)
 {
-	bool before = a->of_all;
+	int *ms = &link->server.connect_ms;
 
-	a->of_all = all_are_away();
-	if (!before && !a->of_all)
+	if (!soda_absence_look(a, all_are_away(), soda_now_ns()))
 		return;
-	a->since_ns = soda_now_ns();
-	if (a->of_all)
-		return;
-	a->most_ms = SODA_COPIES_RETURN_MS;
 	soda_server_hurry(&link->server);
+	if (soda_redundant() && *ms > SODA_COPIES_RETURN_MS) /* others wait for it again */
+		*ms = SODA_COPIES_RETURN_MS;
 }
 
-/* Nobody waits for an attempt while all servers are away: a slow one may succeed. */
-static void give_more_time(struct soda_link *link, const struct absence *a)
+static void note_attempt(struct soda_link *link, struct soda_absence *a, int err, bool others)
 {
-	int most_ms = (int)soda_agent.settings.connect_timeout_ms;
+	int ms = soda_absence_attempted(a, err, others, soda_now_ns(), link->server.connect_ms,
+					connect_soon_ms(),
+					(int)soda_agent.settings.connect_timeout_ms);
 
-	if (a->of_all && soda_redundant())
-		link->server.connect_ms = link->server.connect_ms < most_ms / 2
-						  ? 2 * link->server.connect_ms
-						  : most_ms;
+	if (soda_redundant() && !atomic_load(&link->expelled_ns))
+		link->server.connect_ms = ms;
 }
 
 /* Try to come UP. told_p: the state that was logged last. */
-static void keep_up(struct soda_link *link, const struct absence *a, enum soda_server_state *told_p)
+static void keep_up(struct soda_link *link, struct soda_absence *a, enum soda_server_state *told_p)
 {
+	bool others = another_answers(link, soda_absence_others_since(a));
 	struct soda_server *server = &link->server;
 	struct soda_why why = { "" };
 	int ret = soda_server_tick(server, soda_now_ns(), &why);
@@ -354,7 +340,7 @@ static void keep_up(struct soda_link *link, const struct absence *a, enum soda_s
 	} else if (ret != -EAGAIN) {
 		atomic_store(&link->gone, atomic_load(&link->expelled_ns) != 0);
 		tell_trouble(server, told_p);
-		give_more_time(link, a);
+		note_attempt(link, a, ret, others);
 	}
 	soda_stuck_look();
 }
@@ -520,7 +506,7 @@ static void *keep(void *arg)
 	struct soda_thread *t = soda_thread_internal();
 	struct soda_link *link = arg;
 	enum soda_server_state told = SODA_SERVER_UP;
-	struct absence absence = { .since_ns = 0 };
+	struct soda_absence absence = { .since_ns = 0 };
 	uint64_t looked_ns = 0; /* at_ns of look_at_descriptors() */
 
 	while (!atomic_load(&link->server.stopping)) {
