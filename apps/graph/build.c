@@ -21,6 +21,7 @@ struct build {
 	bool mirror;		       /* each edge is to come back reversed */
 	struct soda_graph_idmap *ids;  /* NULL: the source's ids are vertices */
 	struct soda_graph_edge *batch; /* of 2 * BATCH */
+	double *weights;	       /* of the batch's edges; NULL: the graph has none */
 	struct soda_graph_sorter *sorter;
 };
 
@@ -64,13 +65,19 @@ static long prepare(struct build *b, long count, struct soda_graph_error *err)
 				return soda_graph_fail(err, ESTALE,
 						       "the edges changed while they were read");
 		}
-		if (!b->info.symmetric || e.from != e.to)
+		if (!b->info.symmetric || e.from != e.to) {
+			if (b->weights)
+				b->weights[kept] = b->weights[i];
 			b->batch[kept++] = e;
+		}
 	}
 	all = b->mirror ? 2 * kept : kept;
-	for (long i = kept; i < all; i++)
+	for (long i = kept; i < all; i++) {
 		b->batch[i] =
 			(struct soda_graph_edge){ b->batch[i - kept].to, b->batch[i - kept].from };
+		if (b->weights)
+			b->weights[i] = b->weights[i - kept];
+	}
 	return all;
 }
 
@@ -84,7 +91,7 @@ static int sort_source(struct build *b, struct soda_graph_source *source,
 		count = prepare(b, count, err);
 		if (count < 0)
 			break;
-		ret = soda_graph_sorter_add(b->sorter, b->batch, (size_t)count, err);
+		ret = soda_graph_sorter_add(b->sorter, b->batch, b->weights, (size_t)count, err);
 		tell(b, "edges", source->fraction(source));
 	}
 	return ret ? ret : (int)count;
@@ -99,11 +106,14 @@ static int sort_reversed(struct build *b, const char *path, struct soda_graph_er
 
 	if (ret)
 		return ret;
-	ret = source->rewind(source, err);
+	if (b->weights)
+		ret = soda_graph_source_weigh(source, b->weights, err);
+	if (!ret)
+		ret = source->rewind(source, err);
 	while (!ret && (count = source->next(source, b->batch, BATCH, err)) > 0) {
 		for (long i = 0; i < count; i++)
 			b->batch[i] = (struct soda_graph_edge){ b->batch[i].to, b->batch[i].from };
-		ret = soda_graph_sorter_add(b->sorter, b->batch, (size_t)count, err);
+		ret = soda_graph_sorter_add(b->sorter, b->batch, b->weights, (size_t)count, err);
 		tell(b, "reversed edges", source->fraction(source));
 	}
 	source->close(source);
@@ -112,7 +122,8 @@ static int sort_reversed(struct build *b, const char *path, struct soda_graph_er
 
 struct csr_writer {
 	struct soda_graph_writer idx, adj;
-	uint64_t vertices, next; /* vertex whose offset is to be written */
+	struct soda_graph_writer weights; /* closed, unless the graph is weighted */
+	uint64_t vertices, next;	  /* vertex whose offset is to be written */
 	uint64_t edges;
 };
 
@@ -126,10 +137,15 @@ static int put_offsets(struct csr_writer *w, uint64_t end, struct soda_graph_err
 	return ret;
 }
 
-static int put_edges(struct csr_writer *w, const struct soda_graph_edge *edges, long count,
-		     struct soda_graph_error *err)
+/* weights: NULL: there are none. */
+static int put_edges(struct csr_writer *w, const struct soda_graph_edge *edges,
+		     const double *weights, long count, struct soda_graph_error *err)
 {
 	int ret = 0;
+
+	if (weights)
+		ret = soda_graph_writer_put(&w->weights, weights, (size_t)count * sizeof(*weights),
+					    err);
 
 	for (long i = 0; i < count && !ret; i++) {
 		ret = put_offsets(w, (uint64_t)edges[i].from + 1, err);
@@ -146,8 +162,9 @@ static int write_sorted(struct build *b, struct csr_writer *w, struct soda_graph
 	int ret = soda_graph_sorter_finish(b->sorter, err);
 	long count = 0;
 
-	while (!ret && (count = soda_graph_sorter_next(b->sorter, b->batch, BATCH, err)) > 0) {
-		ret = put_edges(w, b->batch, count, err);
+	while (!ret &&
+	       (count = soda_graph_sorter_next(b->sorter, b->batch, b->weights, BATCH, err)) > 0) {
+		ret = put_edges(w, b->batch, b->weights, count, err);
 		tell(b, "writing", soda_graph_sorter_fraction(b->sorter));
 	}
 	if (!ret)
@@ -156,27 +173,39 @@ static int write_sorted(struct build *b, struct csr_writer *w, struct soda_graph
 		ret = put_offsets(w, w->vertices, err);
 	if (!ret)
 		ret = soda_graph_writer_flush(&w->idx, err);
+	if (!ret && b->weights)
+		ret = soda_graph_writer_flush(&w->weights, err);
 	return ret ? ret : soda_graph_writer_flush(&w->adj, err);
 }
 
-/* Write the sorter's edges as PATH.idx and PATH.adj; without PATH.config they are no graph yet. */
+/*
+ * Write the sorter's edges as PATH.idx, PATH.adj and PATH.weights; without PATH.config they are no
+ * graph yet.
+ */
 static int write_csr(struct build *b, const char *path, struct soda_graph_error *err)
 {
 	char *idx = soda_graph_path(path, ".idx"), *adj = soda_graph_path(path, ".adj");
+	char *weights = soda_graph_path(path, ".weights");
 	struct csr_writer w = { .vertices = b->info.vertices };
-	int ret = idx && adj ? 0 : soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
+	int ret =
+		idx && adj && weights ? 0 : soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
 
 	if (!ret)
 		ret = soda_graph_writer_open(&w.idx, idx, err);
 	if (!ret)
 		ret = soda_graph_writer_open(&w.adj, adj, err);
+	if (!ret && b->weights)
+		ret = soda_graph_writer_open(&w.weights, weights, err);
 	if (!ret)
 		ret = write_sorted(b, &w, err);
 	b->info.edges = w.edges;
 	b->info.idx_sum = w.idx.sum;
 	b->info.adj_sum = w.adj.sum;
+	b->info.weights_sum = w.weights.sum;
 	ret = soda_graph_writer_close(&w.idx, ret, err);
 	ret = soda_graph_writer_close(&w.adj, ret, err);
+	ret = soda_graph_writer_close(&w.weights, ret, err);
+	free(weights);
 	free(idx);
 	free(adj);
 	return ret;
@@ -196,7 +225,8 @@ static int make_csr(struct build *b, const char *path,
 
 	if (!copy)
 		return soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
-	ret = soda_graph_sorter_create(dirname(copy), memory, b->info.symmetric, &b->sorter, err);
+	ret = soda_graph_sorter_create(dirname(copy), memory, b->info.symmetric, b->info.weighted,
+				       &b->sorter, err);
 	free(copy);
 	if (!ret)
 		ret = fill(b, arg, err);
@@ -277,12 +307,6 @@ static int number_vertices(struct build *b, struct soda_graph_source *source,
 	return b->info.labelled ? write_labels(b, ids, err) : 0;
 }
 
-static unsigned parts(const struct build *b)
-{
-	return SODA_GRAPH_PART_OUT | (b->info.labelled ? SODA_GRAPH_PART_LABELS : 0u) |
-	       (b->info.symmetric ? 0u : SODA_GRAPH_PART_IN);
-}
-
 /* Make the triple b->path, and move it to its place. */
 static int make_triple(struct build *b, struct soda_graph_source *source,
 		       struct soda_graph_error *err)
@@ -291,7 +315,8 @@ static int make_triple(struct build *b, struct soda_graph_source *source,
 	int ret = number_vertices(b, source, &ids, err);
 
 	if (!ret) /* now it is known whether there are labels */
-		ret = soda_graph_triple_check_free(b->how->path, parts(b), err);
+		ret = soda_graph_triple_check_free(b->how->path, soda_graph_info_parts(&b->info),
+						   err);
 	if (!ret)
 		ret = make_csr(b, b->path, fill_from_source, source, err);
 	if (!ret)
@@ -299,7 +324,8 @@ static int make_triple(struct build *b, struct soda_graph_source *source,
 	if (!ret && !b->info.symmetric)
 		ret = make_in(b, err);
 	if (!ret)
-		ret = soda_graph_triple_move(b->path, b->how->path, parts(b), err);
+		ret = soda_graph_triple_move(b->path, b->how->path, soda_graph_info_parts(&b->info),
+					     err);
 	soda_graph_idmap_destroy(&ids);
 	return ret;
 }
@@ -333,13 +359,21 @@ int soda_graph_build(struct soda_graph_source *source, const struct soda_graph_b
 	b.info.complete = true;
 	b.info.symmetric = build->symmetric || source->symmetric;
 	b.mirror = b.info.symmetric && !source->symmetric;
-	ret = soda_graph_triple_check_free(build->path, parts(&b), err);
+	b.info.weighted = build->weighted;
+	ret = soda_graph_triple_check_free(build->path, soda_graph_info_parts(&b.info), err);
 	if (ret)
 		return ret;
 	b.batch = malloc(2 * BATCH * sizeof(*b.batch));
-	if (!b.batch)
-		return soda_graph_fail(err, ENOMEM, "out of memory for a batch of edges");
-	ret = make_in_folder(&b, source, err);
+	if (build->weighted)
+		b.weights = malloc(2 * BATCH * sizeof(*b.weights));
+	if (!b.batch || (build->weighted && !b.weights))
+		ret = soda_graph_fail(err, ENOMEM, "out of memory for a batch of edges");
+	if (!ret && build->weighted)
+		ret = soda_graph_source_weigh(source, b.weights, err);
+	if (!ret)
+		ret = make_in_folder(&b, source, err);
+	source->weights = NULL;
+	free(b.weights);
 	free(b.batch);
 	if (!ret)
 		*info_p = b.info;

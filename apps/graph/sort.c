@@ -13,6 +13,14 @@
 #define READER_BYTES ((size_t)256 << 10)
 #define NO_KEY UINT64_MAX /* SODA_GRAPH_NONE to SODA_GRAPH_NONE, which is no edge */
 
+/*
+ * A key is an edge's ends in one number and, if the sorter is weighted, the bits of its weight in a
+ * second one: numbers that are not negative have the order of their bits.
+ */
+struct key {
+	uint64_t ends, weight;
+};
+
 struct run {
 	uint64_t begin, end; /* in the temporary file */
 };
@@ -20,7 +28,8 @@ struct run {
 struct soda_graph_sorter {
 	char *folder;
 	bool unique;
-	uint64_t *keys, *spare; /* `room` entries each; keys are added to `keys` */
+	unsigned words;		/* of a key: 1, or 2 if weighted */
+	uint64_t *keys, *spare; /* `room` keys each; keys are added to `keys` */
 	size_t room, most, count;
 	uint64_t *sorted; /* keys or spare: the only run, in memory */
 	size_t taken;	  /* of it */
@@ -30,19 +39,29 @@ struct soda_graph_sorter {
 	size_t run_count;
 	/* Merging: a tree of losers over as many leaves, a power of two. */
 	struct soda_graph_reader *readers;
-	uint64_t *heads;  /* the next key of each leaf */
-	uint32_t *losers; /* of each inner node; [0] is the winner */
+	struct key *heads; /* the next one of each leaf */
+	uint32_t *losers;  /* of each inner node; [0] is the winner */
 	size_t leaves;
 	uint64_t merged; /* keys */
-	uint64_t last;	 /* given; NO_KEY: none */
+	uint64_t last;	 /* ends that were given; NO_KEY: none */
 };
+
+static size_t key_bytes(const struct soda_graph_sorter *s)
+{
+	return s->words * sizeof(*s->keys);
+}
+
+static bool is_before(struct key a, struct key b)
+{
+	return a.ends != b.ends ? a.ends < b.ends : a.weight < b.weight;
+}
 
 static int out_of_memory(struct soda_graph_error *err)
 {
 	return soda_graph_fail(err, ENOMEM, "out of memory for sorting edges");
 }
 
-int soda_graph_sorter_create(const char *folder, size_t memory, bool unique,
+int soda_graph_sorter_create(const char *folder, size_t memory, bool unique, bool weighted,
 			     struct soda_graph_sorter **sorter_p, struct soda_graph_error *err)
 {
 	struct soda_graph_sorter *s = calloc(1, sizeof(*s));
@@ -52,7 +71,8 @@ int soda_graph_sorter_create(const char *folder, size_t memory, bool unique,
 	s->fd = -1;
 	s->last = NO_KEY;
 	s->unique = unique;
-	s->most = memory / 2 / sizeof(*s->keys);
+	s->words = weighted ? 2 : 1;
+	s->most = memory / 2 / key_bytes(s);
 	s->folder = strdup(folder);
 	if (!s->folder) {
 		free(s);
@@ -69,7 +89,7 @@ static int grow(struct soda_graph_sorter *s, struct soda_graph_error *err)
 
 	if (room > s->most)
 		room = s->most;
-	keys = realloc(s->keys, room * sizeof(*keys));
+	keys = realloc(s->keys, room * key_bytes(s));
 	if (!keys)
 		return out_of_memory(err);
 	s->keys = keys;
@@ -80,18 +100,24 @@ static int grow(struct soda_graph_sorter *s, struct soda_graph_error *err)
 /* Sort the keys that were added, in place or into `spare`. */
 static int sort(struct soda_graph_sorter *s, struct soda_graph_error *err)
 {
-	uint64_t *spare = realloc(s->spare, s->room * sizeof(*spare));
+	uint64_t *spare = realloc(s->spare, s->room * key_bytes(s));
 	size_t kept = 0;
 
 	if (!spare)
 		return out_of_memory(err);
 	s->spare = spare;
-	s->sorted = soda_graph_radix_sort(s->keys, s->spare, s->count);
+	s->sorted = soda_graph_radix_sort(s->keys, s->spare, s->count, s->words);
 	if (!s->unique)
 		return 0;
-	for (size_t i = 0; i < s->count; i++)
-		if (!kept || s->sorted[i] != s->sorted[kept - 1])
-			s->sorted[kept++] = s->sorted[i];
+	for (size_t i = 0; i < s->count; i++) {
+		const uint64_t *key = s->sorted + i * s->words;
+
+		if (kept && *key == s->sorted[(kept - 1) * s->words])
+			continue;
+		for (unsigned w = 0; w < s->words; w++)
+			s->sorted[kept * s->words + w] = key[w];
+		kept++;
+	}
 	s->count = kept;
 	return 0;
 }
@@ -120,7 +146,7 @@ static int spill(struct soda_graph_sorter *s, struct soda_graph_error *err)
 	if (!runs)
 		return out_of_memory(err);
 	s->runs = runs;
-	bytes = s->count * sizeof(*s->sorted);
+	bytes = s->count * key_bytes(s);
 	ret = soda_graph_write_at(s->fd, s->folder, s->sorted, bytes, s->spilled, err);
 	if (ret)
 		return ret;
@@ -131,8 +157,10 @@ static int spill(struct soda_graph_sorter *s, struct soda_graph_error *err)
 }
 
 int soda_graph_sorter_add(struct soda_graph_sorter *s, const struct soda_graph_edge *edges,
-			  size_t count, struct soda_graph_error *err)
+			  const double *weights, size_t count, struct soda_graph_error *err)
 {
+	uint64_t *key;
+
 	for (size_t i = 0; i < count; i++) {
 		if (s->count == s->room) {
 			int ret = s->room < s->most ? grow(s, err) : spill(s, err);
@@ -140,7 +168,10 @@ int soda_graph_sorter_add(struct soda_graph_sorter *s, const struct soda_graph_e
 			if (ret)
 				return ret;
 		}
-		s->keys[s->count++] = (uint64_t)edges[i].from << 32 | edges[i].to;
+		key = s->keys + s->count++ * s->words;
+		*key = (uint64_t)edges[i].from << 32 | edges[i].to;
+		if (weights)
+			memcpy(key + 1, &weights[i], sizeof(*weights));
 	}
 	return 0;
 }
@@ -148,12 +179,14 @@ int soda_graph_sorter_add(struct soda_graph_sorter *s, const struct soda_graph_e
 static int load_head(struct soda_graph_sorter *s, size_t leaf, struct soda_graph_error *err)
 {
 	struct soda_graph_reader *r = &s->readers[leaf];
+	int ret;
 
 	if (leaf >= s->run_count || soda_graph_reader_at_end(r)) {
-		s->heads[leaf] = NO_KEY;
+		s->heads[leaf].ends = NO_KEY;
 		return 0;
 	}
-	return soda_graph_reader_u64(r, &s->heads[leaf], err);
+	ret = soda_graph_reader_u64(r, &s->heads[leaf].ends, err);
+	return ret || s->words == 1 ? ret : soda_graph_reader_u64(r, &s->heads[leaf].weight, err);
 }
 
 /* Play two subtrees' heads: the smaller one goes up, the node notes the other one. */
@@ -165,8 +198,8 @@ static uint32_t play(struct soda_graph_sorter *s, size_t node)
 		return (uint32_t)(node - s->leaves);
 	a = play(s, 2 * node);
 	b = play(s, 2 * node + 1);
-	s->losers[node] = s->heads[a] <= s->heads[b] ? b : a;
-	return s->heads[a] <= s->heads[b] ? a : b;
+	s->losers[node] = is_before(s->heads[b], s->heads[a]) ? a : b;
+	return s->losers[node] == a ? b : a;
 }
 
 static int start_merge(struct soda_graph_sorter *s, struct soda_graph_error *err)
@@ -210,7 +243,7 @@ int soda_graph_sorter_finish(struct soda_graph_sorter *s, struct soda_graph_erro
 
 double soda_graph_sorter_fraction(const struct soda_graph_sorter *s)
 {
-	uint64_t all = s->fd < 0 ? s->count : s->spilled / sizeof(uint64_t);
+	uint64_t all = s->fd < 0 ? s->count : s->spilled / key_bytes(s);
 
 	return all ? (double)(s->fd < 0 ? s->taken : s->merged) / (double)all : 1;
 }
@@ -224,7 +257,7 @@ static int advance(struct soda_graph_sorter *s, struct soda_graph_error *err)
 	for (size_t node = (winner + s->leaves) / 2; node; node /= 2) {
 		uint32_t other = s->losers[node];
 
-		if (s->heads[other] < s->heads[winner]) {
+		if (is_before(s->heads[other], s->heads[winner])) {
 			s->losers[node] = winner;
 			winner = other;
 		}
@@ -234,38 +267,47 @@ static int advance(struct soda_graph_sorter *s, struct soda_graph_error *err)
 	return ret;
 }
 
-static struct soda_graph_edge edge_of(uint64_t key)
+static struct soda_graph_edge edge_of(uint64_t ends)
 {
-	return (struct soda_graph_edge){ (uint32_t)(key >> 32), (uint32_t)key };
+	return (struct soda_graph_edge){ (uint32_t)(ends >> 32), (uint32_t)ends };
 }
 
-static long next_in_memory(struct soda_graph_sorter *s, struct soda_graph_edge *edges, size_t max)
+static long next_in_memory(struct soda_graph_sorter *s, struct soda_graph_edge *edges,
+			   double *weights, size_t max)
 {
 	size_t count = s->count - s->taken < max ? s->count - s->taken : max;
 
-	for (size_t i = 0; i < count; i++)
-		edges[i] = edge_of(s->sorted[s->taken + i]);
+	for (size_t i = 0; i < count; i++) {
+		const uint64_t *key = s->sorted + (s->taken + i) * s->words;
+
+		edges[i] = edge_of(*key);
+		if (weights)
+			memcpy(&weights[i], key + 1, sizeof(*weights));
+	}
 	s->taken += count;
 	return (long)count;
 }
 
-long soda_graph_sorter_next(struct soda_graph_sorter *s, struct soda_graph_edge *edges, size_t max,
-			    struct soda_graph_error *err)
+long soda_graph_sorter_next(struct soda_graph_sorter *s, struct soda_graph_edge *edges,
+			    double *weights, size_t max, struct soda_graph_error *err)
 {
 	size_t count = 0;
 
 	if (s->fd < 0)
-		return next_in_memory(s, edges, max);
-	while (count < max && s->heads[s->losers[0]] != NO_KEY) {
-		uint64_t key = s->heads[s->losers[0]];
+		return next_in_memory(s, edges, weights, max);
+	while (count < max && s->heads[s->losers[0]].ends != NO_KEY) {
+		struct key key = s->heads[s->losers[0]];
 		int ret = advance(s, err);
 
 		if (ret)
 			return ret;
-		if (s->unique && key == s->last)
+		if (s->unique && key.ends == s->last)
 			continue;
-		s->last = key;
-		edges[count++] = edge_of(key);
+		s->last = key.ends;
+		edges[count] = edge_of(key.ends);
+		if (weights)
+			memcpy(&weights[count], &key.weight, sizeof(*weights));
+		count++;
 	}
 	return (long)count;
 }

@@ -34,8 +34,9 @@ static int load(const struct options *o, unsigned parts, struct mem *mem, struct
 	if (ret)
 		return ret;
 	*seconds_p = clock_seconds() - begin;
-	printf("graph: %" PRIu64 " vertices, %" PRIu64 " edges%s, in %.1f s\n", g_p->vertices,
-	       g_p->edges, g_p->symmetric ? " (symmetric)" : "", *seconds_p);
+	printf("graph: %" PRIu64 " vertices, %" PRIu64 " edges%s%s, in %.1f s\n", g_p->vertices,
+	       g_p->edges, g_p->symmetric ? " (symmetric)" : "",
+	       g_p->weighted ? " with weights" : "", *seconds_p);
 	fflush(stdout);
 	return 0;
 }
@@ -171,8 +172,8 @@ static int run(const struct options *o)
 
 	if (o->has_source)
 		parts |= PART_BIT(PART_LABELS);
-	if (o->verify)
-		parts |= VERIFY_PARTS;
+	if (o->verify) /* weights are there already, for applications that read them */
+		parts |= PARTS_OUT;
 	/* To find one. */
 	if (o->app->source && !o->has_source)
 		parts |= PART_BIT(PART_OUT_OFFSETS);

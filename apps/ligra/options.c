@@ -30,6 +30,9 @@ static const char help[] =
 	"  --seed N            and its seed (default 1): same parameters, same graph\n"
 	"  --symmetric         each edge in both directions, once, and no self-loops;\n"
 	"                      without it the edges are taken as they are\n"
+	"  --weights           with the weights of the file's edges, as `soda graph convert\n"
+	"                      --weights' takes them, for bellman-ford; what was converted\n"
+	"                      with them has them anyway.  Without weights it draws some\n"
 	"The run:\n"
 	"  --memory KIND       where the graph lies: dram (default); fam, filled by this\n"
 	"                      program; served, the files of --graph in the memory server's\n"
@@ -68,6 +71,7 @@ enum {
 	OPT_ABC,
 	OPT_SEED,
 	OPT_SYMMETRIC,
+	OPT_WEIGHTS,
 	OPT_MEMORY,
 	OPT_ARRAYS,
 	OPT_THREADS,
@@ -92,6 +96,7 @@ static const struct option long_options[] = {
 	{ "rmat-abc", required_argument, NULL, OPT_ABC },
 	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "symmetric", no_argument, NULL, OPT_SYMMETRIC },
+	{ "weights", no_argument, NULL, OPT_WEIGHTS },
 	{ "memory", required_argument, NULL, OPT_MEMORY },
 	{ "arrays", required_argument, NULL, OPT_ARRAYS },
 	{ "threads", required_argument, NULL, OPT_THREADS },
@@ -207,6 +212,9 @@ static void parse_graph_option(int option, const char *name, struct options *o,
 	case OPT_SYMMETRIC:
 		o->input.symmetric = true;
 		break;
+	case OPT_WEIGHTS:
+		o->input.weighted = true;
+		break;
 	}
 }
 
@@ -261,6 +269,8 @@ static void check(const struct options *o)
 {
 	if (!o->input.path == !o->input.rmat.scale)
 		bad_usage("expected --graph or --rmat");
+	if (o->input.weighted && !o->input.path)
+		bad_usage("--weights: expected --graph, a file that has them");
 	if (o->memory == MEM_SERVED && !o->input.path)
 		bad_usage("--memory served: expected --graph, a file of the memory server's");
 	if (o->command == COMMAND_VERIFY && o->file_count < 1)

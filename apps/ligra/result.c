@@ -17,8 +17,8 @@ struct header {
 	char app[24]; /* its name */
 	uint32_t source;
 	uint32_t iterations;
-	uint32_t graph_sum; /* of the graph's out-targets: the same graph */
-	uint32_t reserved;  /* zero */
+	uint32_t graph_sum;   /* of the graph's out-targets: the same graph */
+	uint32_t weights_sum; /* of their weights; 0: none */
 	uint64_t vertices;
 };
 
@@ -33,6 +33,7 @@ int result_write(const char *path, const struct graph *g, const struct result *r
 	struct header h = { .source = r->params.source,
 			    .iterations = r->params.iterations,
 			    .graph_sum = g->sum[PART_OUT_TARGETS],
+			    .weights_sum = g->sum[PART_OUT_WEIGHTS],
 			    .vertices = g->vertices };
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	int ret;
@@ -57,7 +58,7 @@ static int check_header(const struct header *h, const char *path, const struct g
 	    !app_find(h->app))
 		return soda_graph_fail(err, EINVAL, "%s: expected a result of this program", path);
 	if (h->vertices != g->vertices || h->graph_sum != g->sum[PART_OUT_TARGETS] ||
-	    h->source >= g->vertices)
+	    h->weights_sum != g->sum[PART_OUT_WEIGHTS] || h->source >= g->vertices)
 		return soda_graph_fail(err, EINVAL, "%s: the result of another graph", path);
 	return 0;
 }

@@ -2,14 +2,23 @@
 /*
  * Graph files: each format, read twice to the end, as every user of a source does.
  *   format 8 | the file; of a triple: the length 16 of .config, of .idx 16, then the three files
+ * Formats from FORMATS on: the same ones, and their weights are asked for.
  */
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
 #include "graph/format/source.h"
 #include "graph/format/triple.h"
 
-enum { BATCH = 64, PASSES = 2, EDGES_MAX = 1 << 16 };
+enum { BATCH = 64, PASSES = 2, EDGES_MAX = 1 << 16, FORMATS = 7 };
+
+static void check_weights(const double *weights, long n)
+{
+	for (long i = 0; i < n; i++)
+		FUZZ_MUST(weights[i] >= 0 && weights[i] <= SODA_GRAPH_WEIGHT_MAX);
+}
 
 /* Ids below what the source says; every pass gives the same number. */
 static void read_all(struct soda_graph_source *source)
@@ -29,6 +38,8 @@ static void read_all(struct soda_graph_source *source)
 			for (long i = 0; source->vertices && i < n; i++)
 				FUZZ_MUST(edges[i].from < source->vertices &&
 					  edges[i].to < source->vertices);
+			if (source->weights)
+				check_weights(source->weights, n);
 			counts[pass] += (uint64_t)n;
 			FUZZ_MUST(source->fraction(source) >= 0);
 		}
@@ -38,6 +49,19 @@ static void read_all(struct soda_graph_source *source)
 		}
 	}
 	FUZZ_MUST(counts[0] == counts[1]);
+}
+
+/* As many weights as targets: the targets' bytes, twice. */
+static void write_weights(const uint8_t *adj, size_t bytes)
+{
+	uint8_t *weights = malloc(2 * bytes + 1);
+	char path[256];
+
+	FUZZ_MUST(weights);
+	memcpy(weights, adj, bytes);
+	memcpy(weights + bytes, adj, bytes);
+	fuzz_write(fuzz_path("t.weights", path), weights, 2 * bytes);
+	free(weights);
 }
 
 static void write_triple(struct fuzz_input *in)
@@ -50,6 +74,8 @@ static void write_triple(struct fuzz_input *in)
 		size_t n = lengths[i] < in->left ? lengths[i] : in->left;
 
 		fuzz_write(fuzz_path(names[i], path), in->at, n);
+		if (i == 2)
+			write_weights(in->at, n);
 		in->at += n;
 		in->left -= n;
 	}
@@ -84,14 +110,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct fuzz_input in = { data, bytes };
 	struct soda_graph_source *source;
 	struct soda_graph_error err = { "" };
-	int ret = open_as(fuzz_u8(&in) % 7, &in, &source, &err);
+	unsigned format = fuzz_u8(&in);
+	int ret = open_as(format % FORMATS, &in, &source, &err);
+	double weights[BATCH];
 
 	FUZZ_MUST(ret <= 0);
 	if (ret < 0) {
 		FUZZ_MUST(err.text[0]);
 		return 0;
 	}
-	read_all(source);
+	if (format / FORMATS % 2 == 0 || !soda_graph_source_weigh(source, weights, &err))
+		read_all(source);
 	source->close(source);
 	return 0;
 }

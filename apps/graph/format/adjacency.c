@@ -13,6 +13,9 @@ struct adjacency {
 	uint64_t *offsets; /* vertices + 1 */
 	uint64_t read;	   /* targets of this pass */
 	uint32_t vertex;   /* whose target is next */
+	bool weighted;	   /* the weights follow the targets */
+	/* The same file once more, at the weight of the next target; NULL: not asked for. */
+	struct soda_graph_text *at_weights;
 };
 
 static int read_number(struct soda_graph_text *t, const char *expected, uint64_t most,
@@ -27,17 +30,18 @@ static int read_number(struct soda_graph_text *t, const char *expected, uint64_t
 	return ret;
 }
 
-static int read_header(struct soda_graph_text *t, uint64_t *vertices_p, uint64_t *edges_p,
-		       struct soda_graph_error *err)
+static int read_header(struct soda_graph_text *t, bool *weighted_p, uint64_t *vertices_p,
+		       uint64_t *edges_p, struct soda_graph_error *err)
 {
 	char word[32];
 	int ret;
 
 	soda_graph_text_word(t, word, sizeof(word));
-	if (strcmp(word, "AdjacencyGraph") != 0)
+	*weighted_p = !strcmp(word, "WeightedAdjacencyGraph");
+	if (!*weighted_p && strcmp(word, "AdjacencyGraph") != 0)
 		return soda_graph_fail(err, EINVAL,
-				       "%s:%" PRIu64 ": expected 'AdjacencyGraph' (weights are not "
-				       "read), found '%s'",
+				       "%s:%" PRIu64 ": expected 'AdjacencyGraph' or "
+				       "'WeightedAdjacencyGraph', found '%s'",
 				       t->path, t->line, word);
 	ret = read_number(t, "the number of vertices", SODA_GRAPH_VERTICES_MAX, vertices_p, err);
 	if (!ret)
@@ -71,6 +75,24 @@ static int read_offsets(struct adjacency *a, struct soda_graph_error *err)
 	return ret;
 }
 
+/* Put at_weights to the first weight. */
+static int find_weights(struct adjacency *a, struct soda_graph_error *err)
+{
+	uint64_t vertices = 0, edges = 0, unused;
+	bool weighted;
+	int ret = a->at_weights ? 0 : soda_graph_text_open(a->text->path, &a->at_weights, err);
+
+	if (!ret)
+		ret = soda_graph_text_rewind(a->at_weights, err);
+	if (!ret)
+		ret = read_header(a->at_weights, &weighted, &vertices, &edges, err);
+	if (!ret && (!weighted || vertices != a->source.vertices || edges != a->source.edges))
+		return soda_graph_fail(err, ESTALE, "%s: changed while it was read", a->text->path);
+	for (uint64_t i = 0; i < vertices + edges && !ret; i++)
+		ret = read_number(a->at_weights, "an offset or a target", UINT64_MAX, &unused, err);
+	return ret;
+}
+
 static int adjacency_rewind(struct soda_graph_source *source, struct soda_graph_error *err)
 {
 	struct adjacency *a = (struct adjacency *)source;
@@ -79,7 +101,13 @@ static int adjacency_rewind(struct soda_graph_source *source, struct soda_graph_
 
 	a->read = a->vertex = 0;
 	if (!ret)
-		ret = read_header(a->text, &vertices, &edges, err);
+		ret = read_header(a->text, &a->weighted, &vertices, &edges, err);
+	if (!ret && a->weighted && !source->weights)
+		ret = soda_graph_fail(err, EINVAL,
+				      "%s:1: expected 'AdjacencyGraph', found "
+				      "'WeightedAdjacencyGraph', which is read where its weights "
+				      "are asked for (--weights)",
+				      a->text->path);
 	if (ret)
 		return ret;
 	source->vertices = vertices;
@@ -96,7 +124,8 @@ static int adjacency_rewind(struct soda_graph_source *source, struct soda_graph_
 	if (!a->offsets)
 		return soda_graph_fail(err, ENOMEM, "%s: out of memory for %" PRIu64 " offsets",
 				       a->text->path, vertices);
-	return read_offsets(a, err);
+	ret = read_offsets(a, err);
+	return ret || !source->weights ? ret : find_weights(a, err);
 }
 
 static int expect_end(struct soda_graph_text *t, struct soda_graph_error *err)
@@ -105,6 +134,12 @@ static int expect_end(struct soda_graph_text *t, struct soda_graph_error *err)
 	if (soda_graph_text_peek(t) == SODA_GRAPH_TEXT_END)
 		return 0;
 	return soda_graph_text_unexpected(t, "the end of the file after the last edge", err);
+}
+
+static int next_weight(struct adjacency *a, double *weight_p, struct soda_graph_error *err)
+{
+	soda_graph_text_skip_space(a->at_weights);
+	return soda_graph_text_weight(a->at_weights, weight_p, err);
 }
 
 static long adjacency_next(struct soda_graph_source *source, struct soda_graph_edge *edges,
@@ -117,6 +152,8 @@ static long adjacency_next(struct soda_graph_source *source, struct soda_graph_e
 
 	for (; count < max && a->read < source->edges; count++, a->read++) {
 		ret = read_number(a->text, "a target", source->vertices - 1, &target, err);
+		if (!ret && source->weights)
+			ret = next_weight(a, &source->weights[count], err);
 		if (ret)
 			return ret;
 		while (a->read >= a->offsets[a->vertex + 1])
@@ -125,7 +162,7 @@ static long adjacency_next(struct soda_graph_source *source, struct soda_graph_e
 	}
 	if (count)
 		return (long)count;
-	return expect_end(a->text, err);
+	return expect_end(source->weights ? a->at_weights : a->text, err);
 }
 
 static double adjacency_fraction(const struct soda_graph_source *source)
@@ -137,6 +174,8 @@ static void adjacency_close(struct soda_graph_source *source)
 {
 	struct adjacency *a = (struct adjacency *)source;
 
+	if (a->at_weights)
+		soda_graph_text_close(a->at_weights);
 	soda_graph_text_close(a->text);
 	free(a->offsets);
 	free(a);
@@ -165,7 +204,8 @@ int soda_graph_adjacency_open(const char *path, struct soda_graph_source **sourc
 	/* The number of vertices must be known before the first pass. */
 	ret = soda_graph_text_rewind(text, err);
 	if (!ret)
-		ret = read_header(text, &a->source.vertices, &a->source.edges, err);
+		ret = read_header(text, &a->weighted, &a->source.vertices, &a->source.edges, err);
+	a->source.weighable = a->weighted;
 	if (ret) {
 		adjacency_close(&a->source);
 		return ret;

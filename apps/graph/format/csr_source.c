@@ -12,9 +12,9 @@
 
 struct csr_source {
 	struct soda_graph_source source;
-	struct soda_graph_csr_layout layout; /* without the paths */
-	struct soda_graph_reader offsets, targets;
-	uint64_t read;	       /* targets of this pass */
+	struct soda_graph_csr_layout layout;		    /* without the paths */
+	struct soda_graph_reader offsets, targets, weights; /* weights: only if asked for */
+	uint64_t read;					    /* targets of this pass */
 	uint64_t offsets_read; /* of this pass; the last of them is next_begin */
 	uint64_t next_begin;   /* where the run after `vertex` begins */
 	uint32_t vertex;       /* whose target is next */
@@ -68,7 +68,9 @@ static int csr_rewind(struct soda_graph_source *source, struct soda_graph_error 
 
 	s->offsets.at = s->layout.offsets.begin;
 	s->targets.at = s->layout.targets.begin;
+	s->weights.at = s->layout.weights.begin;
 	s->offsets.length = s->offsets.used = s->targets.length = s->targets.used = 0;
+	s->weights.length = s->weights.used = 0;
 	s->read = s->offsets_read = s->vertex = 0;
 	ret = next_offset(s, err);
 	return ret ? ret : next_offset(s, err);
@@ -82,6 +84,26 @@ static int expect_end(struct csr_source *s, struct soda_graph_error *err)
 	while (!ret && s->offsets_read < s->source.vertices + s->layout.closed)
 		ret = next_offset(s, err);
 	return ret;
+}
+
+static int next_weight(struct csr_source *s, double *weight_p, struct soda_graph_error *err)
+{
+	uint64_t position = soda_graph_reader_position(&s->weights);
+	union {
+		uint64_t bits;
+		double number;
+	} weight;
+	int ret = soda_graph_reader_u64(&s->weights, &weight.bits, err);
+
+	if (ret)
+		return ret;
+	if (!(weight.number >= 0) || weight.number > SODA_GRAPH_WEIGHT_MAX)
+		return soda_graph_fail(
+			err, EINVAL,
+			"%s: byte %" PRIu64 ": expected a weight from 0 to %g, found %g",
+			s->weights.path, position, SODA_GRAPH_WEIGHT_MAX, weight.number);
+	*weight_p = weight.number;
+	return 0;
 }
 
 static long csr_next(struct soda_graph_source *source, struct soda_graph_edge *edges, size_t max,
@@ -99,6 +121,8 @@ static long csr_next(struct soda_graph_source *source, struct soda_graph_edge *e
 			ret = next_offset(s, err);
 		if (!ret)
 			ret = soda_graph_reader_u32(&s->targets, &target, err);
+		if (!ret && source->weights)
+			ret = next_weight(s, &source->weights[count], err);
 		if (ret)
 			return ret;
 		if (target >= source->vertices)
@@ -110,6 +134,15 @@ static long csr_next(struct soda_graph_source *source, struct soda_graph_edge *e
 		edges[count] = (struct soda_graph_edge){ s->vertex, target };
 	}
 	return count ? (long)count : expect_end(s, err);
+}
+
+static void close_files(const struct soda_graph_csr_layout *layout)
+{
+	close(layout->offsets.fd);
+	if (layout->targets.fd != layout->offsets.fd)
+		close(layout->targets.fd);
+	if (layout->weighted)
+		close(layout->weights.fd);
 }
 
 static double csr_fraction(const struct soda_graph_source *source)
@@ -125,9 +158,8 @@ static void csr_close(struct soda_graph_source *source)
 
 	soda_graph_reader_close(&s->offsets);
 	soda_graph_reader_close(&s->targets);
-	close(s->layout.offsets.fd);
-	if (s->layout.targets.fd != s->layout.offsets.fd)
-		close(s->layout.targets.fd);
+	soda_graph_reader_close(&s->weights);
+	close_files(&s->layout);
 	free(s);
 }
 
@@ -135,6 +167,7 @@ static int open_readers(struct csr_source *s, struct soda_graph_error *err)
 {
 	const struct soda_graph_csr_file *offsets = &s->layout.offsets;
 	const struct soda_graph_csr_file *targets = &s->layout.targets;
+	const struct soda_graph_csr_file *weights = &s->layout.weights;
 	uint64_t count = s->layout.vertices + s->layout.closed;
 	int ret = soda_graph_reader_open(&s->offsets, offsets->fd, offsets->path, offsets->begin,
 					 offsets->begin + count * s->layout.offset_bytes,
@@ -144,6 +177,10 @@ static int open_readers(struct csr_source *s, struct soda_graph_error *err)
 		ret = soda_graph_reader_open(
 			&s->targets, targets->fd, targets->path, targets->begin,
 			targets->begin + s->layout.edges * sizeof(uint32_t), BUFFER_BYTES, err);
+	if (!ret && s->layout.weighted)
+		ret = soda_graph_reader_open(
+			&s->weights, weights->fd, weights->path, weights->begin,
+			weights->begin + s->layout.edges * sizeof(double), BUFFER_BYTES, err);
 	return ret;
 }
 
@@ -154,9 +191,7 @@ int soda_graph_csr_open(const struct soda_graph_csr_layout *layout,
 	int ret;
 
 	if (!s) {
-		close(layout->offsets.fd);
-		if (layout->targets.fd != layout->offsets.fd)
-			close(layout->targets.fd);
+		close_files(layout);
 		return soda_graph_fail(err, ENOMEM, "%s: out of memory", layout->offsets.path);
 	}
 	s->layout = *layout;
@@ -164,12 +199,13 @@ int soda_graph_csr_open(const struct soda_graph_csr_layout *layout,
 						.vertices = layout->vertices,
 						.edges = layout->edges,
 						.symmetric = layout->symmetric,
+						.weighable = layout->weighted,
 						.fraction = csr_fraction,
 						.rewind = csr_rewind,
 						.next = csr_next,
 						.close = csr_close };
 	ret = open_readers(s, err);
-	s->layout.offsets.path = s->layout.targets.path = NULL;
+	s->layout.offsets.path = s->layout.targets.path = s->layout.weights.path = NULL;
 	if (ret) {
 		csr_close(&s->source);
 		return ret;

@@ -2,7 +2,7 @@
 /*
  * Edges out of binary offsets and targets, as GAP's files and Ligra's triples
  * have them.  Everything is checked as it streams by: offsets ascend from 0 to
- * the number of edges, targets are vertices.
+ * the number of edges, targets are vertices, weights, where they are asked for, in their range.
  */
 #ifndef SODA_GRAPH_CSR_SOURCE_H
 #define SODA_GRAPH_CSR_SOURCE_H
@@ -21,7 +21,9 @@ struct soda_graph_csr_layout {
 	bool symmetric;
 	unsigned offset_bytes; /* 4 or 8 */
 	bool closed;	       /* the last offset is the number of edges */
+	bool weighted;
 	struct soda_graph_csr_file offsets, targets;
+	struct soda_graph_csr_file weights; /* 64-bit floats, as many as targets; if weighted */
 };
 
 /*

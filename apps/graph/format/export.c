@@ -21,9 +21,12 @@ struct export
 	struct soda_graph_writer out;
 	uint32_t *labels; /* NULL: a vertex is its own */
 	struct soda_graph_edge *batch;
+	double *weights; /* of the batch; NULL: the graph has none */
 };
 
-typedef int (*edge_fn)(struct export *x, struct soda_graph_edge e, struct soda_graph_error *err);
+/* weight: NULL: the graph has none. */
+typedef int (*edge_fn)(struct export *x, struct soda_graph_edge e, const double *weight,
+		       struct soda_graph_error *err);
 
 static int __attribute__((format(printf, 3, 4)))
 print(struct export *x, struct soda_graph_error *err, const char *fmt, ...)
@@ -38,14 +41,22 @@ print(struct export *x, struct soda_graph_error *err, const char *fmt, ...)
 	return soda_graph_writer_put(&x->out, text, (size_t)length, err);
 }
 
-/* Write two numbers and the end of the line; without printf, because an export does little else. */
-static int put_pair(struct export *x, uint64_t a, char between, uint64_t b,
-		    struct soda_graph_error *err)
+/* Write a weight and the end of the line. */
+static int put_weight(struct export *x, double weight, struct soda_graph_error *err)
+{
+	return print(x, err, "%.17g\n", weight);
+}
+
+/*
+ * Write two numbers and `end`; without printf, because an export without weights does little else.
+ */
+static int put_numbers(struct export *x, uint64_t a, char between, uint64_t b, char end,
+		       struct soda_graph_error *err)
 {
 	char text[48], *at = text + sizeof(text);
 	size_t length;
 
-	*--at = '\n';
+	*--at = end;
 	do
 		*--at = (char)('0' + b % 10);
 	while (b /= 10);
@@ -57,6 +68,15 @@ static int put_pair(struct export *x, uint64_t a, char between, uint64_t b,
 	return soda_graph_writer_put(&x->out, at, length, err);
 }
 
+/* Write a line of two numbers and, if there is one, a weight. */
+static int put_line(struct export *x, uint64_t a, char between, uint64_t b, const double *weight,
+		    struct soda_graph_error *err)
+{
+	int ret = put_numbers(x, a, between, b, weight ? between : '\n', err);
+
+	return ret || !weight ? ret : put_weight(x, *weight, err);
+}
+
 /* All edges of a triple, in their order. */
 static int each_edge(struct export *x, const char *path, edge_fn fn, struct soda_graph_error *err)
 {
@@ -66,10 +86,13 @@ static int each_edge(struct export *x, const char *path, edge_fn fn, struct soda
 
 	if (ret)
 		return ret;
-	ret = source->rewind(source, err);
+	if (x->weights)
+		ret = soda_graph_source_weigh(source, x->weights, err);
+	if (!ret)
+		ret = source->rewind(source, err);
 	while (!ret && (count = source->next(source, x->batch, BATCH, err)) > 0)
 		for (long i = 0; i < count && !ret; i++)
-			ret = fn(x, x->batch[i], err);
+			ret = fn(x, x->batch[i], x->weights ? &x->weights[i] : NULL, err);
 	source->close(source);
 	return ret ? ret : (int)count;
 }
@@ -110,9 +133,10 @@ static uint32_t label(const struct export *x, uint32_t v)
 	return x->labels ? x->labels[v] : v;
 }
 
-static int put_labelled(struct export *x, struct soda_graph_edge e, struct soda_graph_error *err)
+static int put_labelled(struct export *x, struct soda_graph_edge e, const double *weight,
+			struct soda_graph_error *err)
 {
-	return put_pair(x, label(x, e.from), '\t', label(x, e.to), err);
+	return put_line(x, label(x, e.from), '\t', label(x, e.to), weight, err);
 }
 
 static int read_labels(struct export *x, struct soda_graph_error *err)
@@ -147,23 +171,24 @@ static int write_snap(struct export *x, struct soda_graph_error *err)
 	return ret ? ret : each_edge(x, x->path, put_labelled, err);
 }
 
-static int put_entry(struct export *x, struct soda_graph_edge e, struct soda_graph_error *err)
+static int put_entry(struct export *x, struct soda_graph_edge e, const double *weight,
+		     struct soda_graph_error *err)
 {
 	/* Of a symmetric matrix the lower triangle. */
 	if (x->info.symmetric && e.from < e.to)
 		return 0;
-	return put_pair(x, (uint64_t)e.from + 1, ' ', (uint64_t)e.to + 1, err);
+	return put_line(x, (uint64_t)e.from + 1, ' ', (uint64_t)e.to + 1, weight, err);
 }
 
 static int write_mtx(struct export *x, struct soda_graph_error *err)
 {
 	/* A symmetric graph has no self-loops. */
 	uint64_t entries = x->info.symmetric ? x->info.edges / 2 : x->info.edges;
-	int ret = print(x, err,
-			"%%%%MatrixMarket matrix coordinate pattern %s\n%" PRIu64 " %" PRIu64
-			" %" PRIu64 "\n",
-			x->info.symmetric ? "symmetric" : "general", x->info.vertices,
-			x->info.vertices, entries);
+	int ret = print(
+		x, err,
+		"%%%%MatrixMarket matrix coordinate %s %s\n%" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+		x->info.weighted ? "real" : "pattern", x->info.symmetric ? "symmetric" : "general",
+		x->info.vertices, x->info.vertices, entries);
 
 	return ret ? ret : each_edge(x, x->path, put_entry, err);
 }
@@ -173,19 +198,28 @@ static int put_number(struct export *x, uint64_t number, struct soda_graph_error
 	return print(x, err, "%" PRIu64 "\n", number);
 }
 
-static int put_target(struct export *x, struct soda_graph_edge e, struct soda_graph_error *err)
+static int put_target(struct export *x, struct soda_graph_edge e, const double *weight,
+		      struct soda_graph_error *err)
 {
 	return put_number(x, e.to, err);
 }
 
+static int put_target_weight(struct export *x, struct soda_graph_edge e, const double *weight,
+			     struct soda_graph_error *err)
+{
+	return put_weight(x, *weight, err);
+}
+
 static int write_adjacency(struct export *x, struct soda_graph_error *err)
 {
-	int ret = print(x, err, "AdjacencyGraph\n%" PRIu64 "\n%" PRIu64 "\n", x->info.vertices,
-			x->info.edges);
+	int ret = print(x, err, "%sAdjacencyGraph\n%" PRIu64 "\n%" PRIu64 "\n",
+			x->info.weighted ? "Weighted" : "", x->info.vertices, x->info.edges);
 
 	if (!ret)
 		ret = each_offset(x, x->path, put_number, err);
-	return ret ? ret : each_edge(x, x->path, put_target, err);
+	if (!ret)
+		ret = each_edge(x, x->path, put_target, err);
+	return ret || !x->info.weighted ? ret : each_edge(x, x->path, put_target_weight, err);
 }
 
 static int put_offset_bytes(struct export *x, uint64_t offset, struct soda_graph_error *err)
@@ -193,7 +227,7 @@ static int put_offset_bytes(struct export *x, uint64_t offset, struct soda_graph
 	return soda_graph_writer_put(&x->out, &offset, sizeof(offset), err);
 }
 
-static int put_target_bytes(struct export *x, struct soda_graph_edge e,
+static int put_target_bytes(struct export *x, struct soda_graph_edge e, const double *weight,
 			    struct soda_graph_error *err)
 {
 	return soda_graph_writer_put(&x->out, &e.to, sizeof(e.to), err);
@@ -220,6 +254,9 @@ static int write_gap(struct export *x, struct soda_graph_error *err)
 	if (!ret && x->info.vertices > INT32_MAX)
 		ret = soda_graph_fail(err, ERANGE, "%s: expected at most %d vertices for GAP",
 				      x->path, INT32_MAX);
+	if (!ret && x->info.weighted)
+		ret = soda_graph_fail(
+			err, EINVAL, "%s: expected a graph without weights for GAP's .sg", x->path);
 	if (!ret)
 		ret = soda_graph_writer_put(&x->out, &h, sizeof(h), err);
 	if (!ret)
@@ -245,14 +282,18 @@ int soda_graph_export(const char *path, enum soda_graph_format format, const cha
 	if (ret)
 		return ret;
 	x.batch = malloc(BATCH * sizeof(*x.batch));
-	if (!x.batch)
-		return soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
-	ret = soda_graph_writer_open(&x.out, file, err);
+	if (x.info.weighted)
+		x.weights = malloc(BATCH * sizeof(*x.weights));
+	if (!x.batch || (x.info.weighted && !x.weights))
+		ret = soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
+	if (!ret)
+		ret = soda_graph_writer_open(&x.out, file, err);
 	if (!ret) {
 		ret = writers[format](&x, err);
 		ret = soda_graph_writer_close(&x.out, ret, err);
 	}
 	free(x.labels);
+	free(x.weights);
 	free(x.batch);
 	return ret;
 }

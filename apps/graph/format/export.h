@@ -11,16 +11,16 @@ enum soda_graph_format {
 	SODA_GRAPH_TRIPLE,    /* not a format to export to */
 	SODA_GRAPH_ADJACENCY, /* Ligra's text */
 	SODA_GRAPH_SNAP,      /* an edge list, with the input's ids */
-	SODA_GRAPH_MTX,	      /* Matrix Market, pattern */
-	SODA_GRAPH_GAP,	      /* GAP's .sg */
+	SODA_GRAPH_MTX,	      /* Matrix Market, pattern, or real for weights */
+	SODA_GRAPH_GAP,	      /* GAP's .sg, which has no weights */
 };
 
 /*
  * Write PATH's graph as one file in another format.  Labels are kept in edge
  * lists only.  A symmetric graph is written with each edge in both directions,
- * in Matrix Market once.
- * 0; -ERANGE: too large for the format; -EINVAL: damaged; -EIO, -ENOSPC and the
- * like; -ENOMEM.  On failure the file is removed.
+ * in Matrix Market once.  Weights are written so that they read back as the same numbers.
+ * 0; -ERANGE: too large for the format; -EINVAL: damaged, or weights for GAP; -EIO, -ENOSPC and
+ * the like; -ENOMEM.  On failure the file is removed.
  */
 int soda_graph_export(const char *path, enum soda_graph_format format, const char *file,
 		      struct soda_graph_error *err);

@@ -13,7 +13,9 @@ struct mtx {
 	unsigned values; /* a line has so many after its two indices */
 	bool mirrored;	 /* half of the matrix is in the file */
 	uint64_t entries, read;
+	bool negated;			/* the other half has the values' opposites */
 	struct soda_graph_edge pending; /* the mirror image of the last entry */
+	double pending_weight;
 	bool has_pending;
 };
 
@@ -68,6 +70,7 @@ static int read_banner(struct mtx *m, struct soda_graph_error *err)
 		return shape;
 	m->values = field == 0 ? 0 : field == 3 ? 2 : 1;
 	m->mirrored = shape != 0;
+	m->negated = shape == 2;
 	return soda_graph_text_end_line(t, "the end of the line after the symmetry", err);
 }
 
@@ -143,7 +146,22 @@ static int skip_value(struct soda_graph_text *t, struct soda_graph_error *err)
 	return 0;
 }
 
-static int read_entry(struct mtx *m, struct soda_graph_edge *e, struct soda_graph_error *err)
+/* weight_p: NULL: values are skipped. */
+static int read_values(struct mtx *m, double *weight_p, struct soda_graph_error *err)
+{
+	int ret = 0;
+
+	if (weight_p) {
+		soda_graph_text_skip_blanks(m->text);
+		return soda_graph_text_weight(m->text, weight_p, err);
+	}
+	for (unsigned i = 0; i < m->values && !ret; i++)
+		ret = skip_value(m->text, err);
+	return ret;
+}
+
+static int read_entry(struct mtx *m, struct soda_graph_edge *e, double *weight_p,
+		      struct soda_graph_error *err)
 {
 	static const char *const expected[] = { "a row", "a column" };
 	struct soda_graph_text *t = m->text;
@@ -161,8 +179,8 @@ static int read_entry(struct mtx *m, struct soda_graph_edge *e, struct soda_grap
 		ret = soda_graph_fail(err, EINVAL,
 				      "%s:%" PRIu64 ": expected rows and columns from 1, found 0",
 				      t->path, t->line);
-	for (unsigned i = 0; i < m->values && !ret; i++)
-		ret = skip_value(t, err);
+	if (!ret)
+		ret = read_values(m, weight_p, err);
 	if (!ret)
 		ret = soda_graph_text_end_line(t, "the end of the line after an entry", err);
 	if (ret)
@@ -188,16 +206,21 @@ static long mtx_next(struct soda_graph_source *source, struct soda_graph_edge *e
 	int ret;
 
 	while (count < max && (m->has_pending || m->read < m->entries)) {
-		struct soda_graph_edge *e = &edges[count++];
+		struct soda_graph_edge *e = &edges[count];
+		double *weight = source->weights ? &source->weights[count] : NULL;
 
+		count++;
 		if (m->has_pending) {
 			*e = m->pending;
+			if (weight)
+				*weight = m->pending_weight;
 			m->has_pending = false;
 			continue;
 		}
-		ret = read_entry(m, e, err);
+		ret = read_entry(m, e, weight, err);
 		if (ret)
 			return ret;
+		m->pending_weight = weight ? *weight : 0;
 		m->pending = (struct soda_graph_edge){ e->to, e->from };
 		m->has_pending = m->mirrored && e->from != e->to;
 	}
@@ -247,6 +270,7 @@ int soda_graph_mtx_open(const char *path, struct soda_graph_source **source_p,
 		return ret;
 	}
 	m->source.symmetric = m->mirrored;
+	m->source.weighable = m->values == 1 && !m->negated;
 	*source_p = &m->source;
 	return 0;
 }

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct snap {
 	struct soda_graph_source source;
@@ -23,11 +25,41 @@ static int read_id(struct soda_graph_text *t, const char *expected, uint32_t *id
 	return ret;
 }
 
+/* Read the end of a line whose edge has no weight. */
+static int read_end(struct soda_graph_text *t, struct soda_graph_error *err)
+{
+	int ret = soda_graph_text_end_line(t, "the end of the line after two ids", err);
+	size_t length;
+	int c;
+
+	if (!ret)
+		return 0;
+	c = soda_graph_text_peek(t);
+	length = strlen(err->text);
+	if (c >= '0' && c <= '9')
+		snprintf(err->text + length, sizeof(err->text) - length,
+			 " (--weights reads a third number as a weight)");
+	return ret;
+}
+
+/* Read what stands after the two ids of a line; weight_p: NULL: nothing may stand there. */
+static int read_rest(struct soda_graph_text *t, double *weight_p, struct soda_graph_error *err)
+{
+	int c = soda_graph_text_peek(t), ret;
+
+	if (!weight_p)
+		return read_end(t, err);
+	if (c > ' ')
+		return soda_graph_text_unexpected(t, "a blank and a weight", err);
+	soda_graph_text_skip_blanks(t);
+	ret = soda_graph_text_weight(t, weight_p, err);
+	return ret ? ret : soda_graph_text_end_line(t, "the end of the line after a weight", err);
+}
+
 /* Read one line. 1: an edge; 0: the line has none; -EINVAL. */
-static int read_line(struct soda_graph_text *t, struct soda_graph_edge *e,
+static int read_line(struct soda_graph_text *t, struct soda_graph_edge *e, double *weight_p,
 		     struct soda_graph_error *err)
 {
-	static const char end[] = "the end of the line after two ids";
 	int c, ret;
 
 	soda_graph_text_skip_blanks(t);
@@ -45,10 +77,10 @@ static int read_line(struct soda_graph_text *t, struct soda_graph_edge *e,
 		ret = read_id(t, "a second vertex id", &e->to, err);
 		if (ret)
 			return ret;
-		ret = soda_graph_text_end_line(t, end, err);
+		ret = read_rest(t, weight_p, err);
 		return ret ? ret : 1;
 	}
-	return soda_graph_text_end_line(t, end, err);
+	return soda_graph_text_end_line(t, "the end of the line", err);
 }
 
 static long snap_next(struct soda_graph_source *source, struct soda_graph_edge *edges, size_t max,
@@ -58,7 +90,8 @@ static long snap_next(struct soda_graph_source *source, struct soda_graph_edge *
 	size_t count = 0;
 
 	while (count < max && soda_graph_text_peek(s->text) != SODA_GRAPH_TEXT_END) {
-		int ret = read_line(s->text, &edges[count], err);
+		double *weight = source->weights ? &source->weights[count] : NULL;
+		int ret = read_line(s->text, &edges[count], weight, err);
 
 		if (ret < 0)
 			return ret;
@@ -109,6 +142,7 @@ int soda_graph_snap_open(const char *path, struct soda_graph_source **source_p,
 		return soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
 	}
 	s->source = (struct soda_graph_source){ .format = "edge list",
+						.weighable = true,
 						.fraction = snap_fraction,
 						.rewind = snap_rewind,
 						.next = snap_next,

@@ -22,6 +22,20 @@ int soda_graph_fail(struct soda_graph_error *err, int code, const char *fmt, ...
 	return -code;
 }
 
+int soda_graph_source_weigh(struct soda_graph_source *source, double *weights,
+			    struct soda_graph_error *err)
+{
+	if (!source->weighable)
+		return soda_graph_fail(
+			err, EINVAL,
+			"expected a graph with weights: an edge list with three numbers a line, a "
+			"Matrix Market file of real or integer values, a WeightedAdjacencyGraph, "
+			"or what was converted with weights; found %s without",
+			source->format);
+	source->weights = weights;
+	return 0;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
 	size_t n = strlen(text), k = strlen(end);

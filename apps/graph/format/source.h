@@ -31,8 +31,10 @@ struct soda_graph_source {
 	const char *format; /* for people */
 	/* The ids are 0 .. vertices-1, all of which exist; 0: any ids, those that occur exist. */
 	uint64_t vertices;
-	uint64_t edges; /* that will come, for progress; 0: not known */
-	bool symmetric; /* each edge comes in both directions */
+	uint64_t edges;	 /* that will come, for progress; 0: not known */
+	bool symmetric;	 /* each edge comes in both directions */
+	bool weighable;	 /* soda_graph_source_weigh() may be called */
+	double *weights; /* set by that; NULL: the edges' weights are not asked for */
 	double (*fraction)(const struct soda_graph_source *source); /* of this pass that is done */
 	/* Begin a pass.  0; -EIO, -ESTALE: the input has changed or cannot be read again. */
 	int (*rewind)(struct soda_graph_source *source, struct soda_graph_error *err);
@@ -51,21 +53,38 @@ int soda_graph_source_open(const char *path, struct soda_graph_source **source_p
 			   struct soda_graph_error *err);
 
 /*
+ * Before the first pass: ask for the edges' weights, from 0 to SODA_GRAPH_WEIGHT_MAX.  From then on
+ * next() writes the weight of edges[i] to weights[i], which has room for its `max`, is the caller's
+ * and lives as long as the source.
+ * 0; -EINVAL: the source has no weights.  Weights that are missing or not in that range are an
+ * error of next().
+ */
+int soda_graph_source_weigh(struct soda_graph_source *source, double *weights,
+			    struct soda_graph_error *err);
+
+/* So that no path through SODA_GRAPH_VERTICES_MAX vertices is longer than a double can say. */
+#define SODA_GRAPH_WEIGHT_MAX 1e250
+
+/*
  * An edge list as SNAP publishes them: two vertex ids of at most 32 bits a
- * line, separated by blanks; empty lines and lines that begin with # or % are
- * skipped; lines end in LF or CRLF, the last one may lack it.
+ * line, separated by blanks, and a third number if weights are asked for; empty lines and lines
+ * that begin with # or % are skipped; lines end in LF or CRLF, the last one may lack it.
  */
 int soda_graph_snap_open(const char *path, struct soda_graph_source **source_p,
 			 struct soda_graph_error *err);
 
 /*
  * A square matrix in the coordinate format of Matrix Market; values are
- * skipped, a symmetric one (skew, hermitian) gives both directions.
+ * skipped, or are the weights where they are real or integer and not negated by a symmetry; a
+ * symmetric one (skew, hermitian) gives both directions.
  */
 int soda_graph_mtx_open(const char *path, struct soda_graph_source **source_p,
 			struct soda_graph_error *err);
 
-/* Ligra's text: AdjacencyGraph, vertices, edges, the vertices' offsets, the targets. */
+/*
+ * Ligra's text: AdjacencyGraph, vertices, edges, the vertices' offsets, the targets.
+ * WeightedAdjacencyGraph: and the weights, which must be asked for.
+ */
 int soda_graph_adjacency_open(const char *path, struct soda_graph_source **source_p,
 			      struct soda_graph_error *err);
 
@@ -73,7 +92,7 @@ int soda_graph_adjacency_open(const char *path, struct soda_graph_source **sourc
 int soda_graph_gap_open(const char *path, struct soda_graph_source **source_p,
 			struct soda_graph_error *err);
 
-/* Ligra's binary triple: path is without the ending; its out-edges. */
+/* Ligra's binary triple: path is without the ending; its out-edges, with weights if it has them. */
 int soda_graph_triple_open(const char *path, struct soda_graph_source **source_p,
 			   struct soda_graph_error *err);
 

@@ -222,6 +222,23 @@ void soda_graph_text_word(struct soda_graph_text *t, char *word, size_t size)
 	word[length] = 0;
 }
 
+int soda_graph_text_weight(struct soda_graph_text *t, double *weight_p,
+			   struct soda_graph_error *err)
+{
+	char word[64], *end;
+
+	if (soda_graph_text_peek(t) <= ' ')
+		return soda_graph_text_unexpected(t, "a weight", err);
+	soda_graph_text_word(t, word, sizeof(word));
+	*weight_p = strtod(word, &end) + 0.0; /* -0 becomes 0 */
+	if (end == word || *end || strlen(word) == sizeof(word) - 1 || !(*weight_p >= 0) ||
+	    *weight_p > SODA_GRAPH_WEIGHT_MAX)
+		return soda_graph_fail(err, EINVAL,
+				       "%s:%" PRIu64 ": expected a weight from 0 to %g, found '%s'",
+				       t->path, t->line, SODA_GRAPH_WEIGHT_MAX, word);
+	return 0;
+}
+
 static bool same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&

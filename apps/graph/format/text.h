@@ -46,6 +46,13 @@ double soda_graph_text_fraction(const struct soda_graph_text *t);
 /* The slow part of soda_graph_text_peek(). */
 int soda_graph_text_refill(struct soda_graph_text *t);
 
+/*
+ * Read a word of at most 62 bytes as strtod(3) does.  0; -EINVAL: it is no weight from 0 to
+ * SODA_GRAPH_WEIGHT_MAX.
+ */
+int soda_graph_text_weight(struct soda_graph_text *t, double *weight_p,
+			   struct soda_graph_error *err);
+
 /* The next byte without taking it, or END or FAILED. */
 static inline int soda_graph_text_peek(struct soda_graph_text *t)
 {

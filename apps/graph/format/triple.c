@@ -25,9 +25,10 @@ static const struct {
 	const char *suffix;
 	unsigned part;
 } files[] = {
-	{ ".idx", SODA_GRAPH_PART_OUT },      { ".adj", SODA_GRAPH_PART_OUT },
-	{ ".in.idx", SODA_GRAPH_PART_IN },    { ".in.adj", SODA_GRAPH_PART_IN },
-	{ ".in.config", SODA_GRAPH_PART_IN }, { ".labels", SODA_GRAPH_PART_LABELS },
+	{ ".idx", SODA_GRAPH_PART_OUT },	 { ".adj", SODA_GRAPH_PART_OUT },
+	{ ".in.idx", SODA_GRAPH_PART_IN },	 { ".in.adj", SODA_GRAPH_PART_IN },
+	{ ".in.config", SODA_GRAPH_PART_IN },	 { ".labels", SODA_GRAPH_PART_LABELS },
+	{ ".weights", SODA_GRAPH_PART_WEIGHTS }, { ".in.weights", SODA_GRAPH_PART_IN_WEIGHTS },
 	{ ".config", SODA_GRAPH_PART_OUT },
 };
 enum { FILES = sizeof(files) / sizeof(*files) };
@@ -47,6 +48,23 @@ void soda_graph_triple_remove(const char *path)
 		remove_file(path, files[i].suffix);
 }
 
+unsigned soda_graph_info_parts(const struct soda_graph_info *info)
+{
+	unsigned parts = SODA_GRAPH_PART_OUT;
+
+	if (!info->complete)
+		return parts;
+	if (info->labelled)
+		parts |= SODA_GRAPH_PART_LABELS;
+	if (info->weighted)
+		parts |= SODA_GRAPH_PART_WEIGHTS;
+	if (!info->symmetric)
+		parts |= SODA_GRAPH_PART_IN;
+	if (!info->symmetric && info->weighted)
+		parts |= SODA_GRAPH_PART_IN_WEIGHTS;
+	return parts;
+}
+
 /* The parts of the triple that PATH.config describes; 0: there is none that can be read. */
 static unsigned parts_there(const char *path)
 {
@@ -55,9 +73,7 @@ static unsigned parts_there(const char *path)
 
 	if (soda_graph_info_read(path, &info, &unused))
 		return 0;
-	return SODA_GRAPH_PART_OUT |
-	       (info.complete && info.labelled ? SODA_GRAPH_PART_LABELS : 0u) |
-	       (info.complete && !info.symmetric ? SODA_GRAPH_PART_IN : 0u);
+	return soda_graph_info_parts(&info);
 }
 
 int soda_graph_triple_check_free(const char *path, unsigned parts, struct soda_graph_error *err)
@@ -150,8 +166,17 @@ bool soda_graph_triple_shares(const char *path, const char *input)
 	return shares;
 }
 
-/* The facts after the number of vertices; bits of `seen`. */
-enum fact { FACT_EDGES, FACT_SYMMETRIC, FACT_LABELLED, FACT_IDX, FACT_ADJ, FACT_LABELS, FACTS };
+/* The facts after the number of vertices; bits of `seen`. Only a weighted graph has the last. */
+enum fact {
+	FACT_EDGES,
+	FACT_SYMMETRIC,
+	FACT_LABELLED,
+	FACT_IDX,
+	FACT_ADJ,
+	FACT_LABELS,
+	FACT_WEIGHTS,
+	FACTS
+};
 
 static const struct {
 	const char *name;
@@ -164,6 +189,7 @@ static const struct {
 	[FACT_IDX] = { "crc-idx", 16, UINT32_MAX },
 	[FACT_ADJ] = { "crc-adj", 16, UINT32_MAX },
 	[FACT_LABELS] = { "crc-labels", 16, UINT32_MAX },
+	[FACT_WEIGHTS] = { "crc-weights", 16, UINT32_MAX },
 };
 
 static void set_fact(struct soda_graph_info *info, enum fact fact, uint64_t value)
@@ -183,6 +209,10 @@ static void set_fact(struct soda_graph_info *info, enum fact fact, uint64_t valu
 		break;
 	case FACT_ADJ:
 		info->adj_sum = (uint32_t)value;
+		break;
+	case FACT_WEIGHTS:
+		info->weighted = true;
+		info->weights_sum = (uint32_t)value;
 		break;
 	default:
 		info->labels_sum = (uint32_t)value;
@@ -235,14 +265,14 @@ static int parse_lines(const char *path, char *text, struct soda_graph_info *inf
 			return soda_graph_fail(
 				err, EINVAL,
 				"%s:%u: expected edges, symmetric, labelled, crc-idx, "
-				"crc-adj or crc-labels and a value, found '%.40s'",
+				"crc-adj, crc-labels or crc-weights and a value, found '%.40s'",
 				path, number, line);
 		seen |= 1u << fact;
 	}
-	info->complete = seen == (1u << FACTS) - 1;
+	info->complete = (seen | 1u << FACT_WEIGHTS) == (1u << FACTS) - 1;
 	if (seen && !info->complete)
 		return soda_graph_fail(err, EINVAL, "%s: cut off after line %u: expected %d lines",
-				       path, number, FACTS + 1);
+				       path, number, FACT_WEIGHTS + 1);
 	return 0;
 }
 
@@ -309,6 +339,9 @@ int soda_graph_info_write(const char *path, const struct soda_graph_info *info,
 			 "crc-idx %08" PRIx32 "\ncrc-adj %08" PRIx32 "\ncrc-labels %08" PRIx32 "\n",
 			 info->vertices, info->edges, info->symmetric, info->labelled,
 			 info->idx_sum, info->adj_sum, info->labels_sum);
+	if (info->weighted)
+		length += snprintf(text + length, sizeof(text) - (size_t)length,
+				   "crc-weights %08" PRIx32 "\n", info->weights_sum);
 	ret = soda_graph_writer_open(&w, name, err);
 	if (!ret) {
 		ret = soda_graph_writer_put(&w, text, (size_t)length, err);
@@ -336,6 +369,21 @@ static int open_file(const char *path, const char *suffix, int *fd_p, uint64_t *
 	return ret;
 }
 
+/* Open PATH.weights, which has a weight for each edge. */
+static int open_weights(const char *path, const struct soda_graph_info *info, int *fd_p,
+			struct soda_graph_error *err)
+{
+	uint64_t bytes;
+	int ret = open_file(path, ".weights", fd_p, &bytes, err);
+
+	if (!ret && bytes != info->edges * sizeof(double))
+		ret = soda_graph_fail(err, EINVAL,
+				      "%s.weights: expected %" PRIu64 " bytes for %" PRIu64
+				      " edges, found %" PRIu64,
+				      path, info->edges * sizeof(double), info->edges, bytes);
+	return ret;
+}
+
 /* Check that the files' sizes fit each other. */
 static int check_sizes(const char *path, const struct soda_graph_info *info, uint64_t idx_bytes,
 		       uint64_t adj_bytes, struct soda_graph_error *err)
@@ -359,14 +407,16 @@ static int check_sizes(const char *path, const struct soda_graph_info *info, uin
 }
 
 static int open_files(const char *path, const struct soda_graph_info *info, const char *idx,
-		      const char *adj, struct soda_graph_source **source_p,
+		      const char *adj, const char *weights, struct soda_graph_source **source_p,
 		      struct soda_graph_error *err)
 {
 	struct soda_graph_csr_layout layout = { .format = "Ligra binary",
 						.vertices = info->vertices,
 						.symmetric = info->symmetric,
 						.offsets = { idx, -1, 0 },
-						.targets = { adj, -1, 0 } };
+						.targets = { adj, -1, 0 },
+						.weighted = info->weighted,
+						.weights = { weights, -1, 0 } };
 	uint64_t idx_bytes, adj_bytes;
 	int ret = open_file(path, ".idx", &layout.offsets.fd, &idx_bytes, err);
 
@@ -374,11 +424,15 @@ static int open_files(const char *path, const struct soda_graph_info *info, cons
 		ret = open_file(path, ".adj", &layout.targets.fd, &adj_bytes, err);
 	if (!ret)
 		ret = check_sizes(path, info, idx_bytes, adj_bytes, err);
+	if (!ret && info->weighted)
+		ret = open_weights(path, info, &layout.weights.fd, err);
 	if (ret) {
 		if (layout.offsets.fd >= 0)
 			close(layout.offsets.fd);
 		if (layout.targets.fd >= 0)
 			close(layout.targets.fd);
+		if (layout.weights.fd >= 0)
+			close(layout.weights.fd);
 		return ret;
 	}
 	layout.offset_bytes = idx_bytes == info->vertices * 8 ? 8 : 4;
@@ -390,15 +444,17 @@ int soda_graph_triple_open(const char *path, struct soda_graph_source **source_p
 			   struct soda_graph_error *err)
 {
 	char *idx = soda_graph_path(path, ".idx"), *adj = soda_graph_path(path, ".adj");
+	char *weights = soda_graph_path(path, ".weights");
 	struct soda_graph_info info;
 	int ret = 0;
 
-	if (!idx || !adj)
+	if (!idx || !adj || !weights)
 		ret = soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
 	if (!ret)
 		ret = soda_graph_info_read(path, &info, err);
 	if (!ret)
-		ret = open_files(path, &info, idx, adj, source_p, err);
+		ret = open_files(path, &info, idx, adj, weights, source_p, err);
+	free(weights);
 	free(idx);
 	free(adj);
 	return ret;

@@ -10,6 +10,8 @@
  * .config has a line for each further fact, targets are ascending, and a
  * directed graph has its in-edges as a second triple, PATH.in.  Where the
  * input's ids were not 0 .. vertices-1, PATH.labels has them, 32 bits each.
+ * Where the input's weights were asked for, PATH.weights has the one of each
+ * target, a 64-bit float, in the order of .adj, and so has PATH.in.weights.
  */
 #ifndef SODA_GRAPH_TRIPLE_H
 #define SODA_GRAPH_TRIPLE_H
@@ -22,8 +24,8 @@ struct soda_graph_info {
 	uint64_t vertices;
 	bool complete; /* SODA wrote the file: the members below are known */
 	uint64_t edges;
-	bool symmetric, labelled;
-	uint32_t idx_sum, adj_sum, labels_sum; /* CRC-32 of the files */
+	bool symmetric, labelled, weighted;
+	uint32_t idx_sum, adj_sum, labels_sum, weights_sum; /* CRC-32 of the files */
 };
 
 /*
@@ -49,10 +51,15 @@ void soda_graph_triple_remove(const char *path);
 
 /* Files that a triple may have; bits. */
 enum soda_graph_triple_part {
-	SODA_GRAPH_PART_OUT = 1,    /* PATH.config, .idx, .adj */
-	SODA_GRAPH_PART_LABELS = 2, /* PATH.labels */
-	SODA_GRAPH_PART_IN = 4,	    /* PATH.in.config, .in.idx, .in.adj */
+	SODA_GRAPH_PART_OUT = 1,	 /* PATH.config, .idx, .adj */
+	SODA_GRAPH_PART_LABELS = 2,	 /* PATH.labels */
+	SODA_GRAPH_PART_IN = 4,		 /* PATH.in.config, .in.idx, .in.adj */
+	SODA_GRAPH_PART_WEIGHTS = 8,	 /* PATH.weights */
+	SODA_GRAPH_PART_IN_WEIGHTS = 16, /* PATH.in.weights */
 };
+
+/* The parts that the graph's triple has; SODA_GRAPH_PART_OUT alone where SODA did not write it. */
+unsigned soda_graph_info_parts(const struct soda_graph_info *info);
 
 /*
  * Whether a triple with these parts may be put there: 0, or -EINVAL with the name of a file that

@@ -65,11 +65,16 @@ static void run_flush(struct ahead_run *run)
 void ahead_run_cut(struct ahead_run *run)
 {
 	const uint32_t *targets = run->csr->targets;
+	const double *weights = run->csr->weights;
 
 	if (run->begin == run->end)
 		return;
-	if (run->n == AHEAD_RANGES)
+	if (run->n > AHEAD_RANGES - 2)
 		run_flush(run);
+	if (weights)
+		run->ranges[run->n++] =
+			(struct iovec){ (void *)(uintptr_t)(weights + run->begin),
+					(run->end - run->begin) * sizeof(*weights) };
 	run->ranges[run->n++] = (struct iovec){ (void *)(uintptr_t)(targets + run->begin),
 						(run->end - run->begin) * sizeof(*targets) };
 	run->begin = run->end;

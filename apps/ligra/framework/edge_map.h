@@ -16,6 +16,9 @@
  * A large frontier (with its edges more than 1/20 of the graph's edges) is
  * pulled from: each vertex with cond() looks along its in-edges, until cond()
  * ends it.  From a small one its members push along their out-edges.
+ *
+ * With EDGE_WEIGHTED defined both updates have one argument more, the edge's weight, a double: the
+ * graph's, or 0 where it has none.
  */
 #include "ligra/framework/ahead.h"
 #include "ligra/framework/ligra.h"
@@ -27,6 +30,11 @@
 #ifdef EDGE_MAP
 
 #define EDGE_FN(suffix) TEMPLATE_NAME(EDGE_MAP, suffix)
+#ifdef EDGE_WEIGHTED
+#define EDGE_ARGS(csr, e, state, s, d) state, s, d, (csr)->weights ? (csr)->weights[e] : 0
+#else
+#define EDGE_ARGS(csr, e, state, s, d) state, s, d
+#endif
 
 /*
  * Try the 64 vertices from `first` on; returns a bit for each that was added. bits: NULL for all
@@ -51,7 +59,7 @@ static inline __attribute__((always_inline)) uint64_t EDGE_FN(_pull_word)(const 
 
 			if (bits && !subset_bit(bits, s))
 				continue;
-			if (EDGE_FN(_update)(state, s, d))
+			if (EDGE_FN(_update)(EDGE_ARGS(in, e, state, s, d)))
 				added |= (uint64_t)1 << v % 64;
 			if (!EDGE_FN(_cond)(state, d))
 				break;
@@ -116,7 +124,8 @@ static inline void EDGE_FN(_push_vertex)(const struct csr *out, uint32_t s, stru
 	for (uint64_t e = csr_begin(out, s); e < end; e++) {
 		uint32_t d = out->targets[e];
 
-		if (EDGE_FN(_cond)(state, d) && EDGE_FN(_update_atomic)(state, s, d))
+		if (EDGE_FN(_cond)(state, d) &&
+		    EDGE_FN(_update_atomic)(EDGE_ARGS(out, e, state, s, d)))
 			collector_add(c, f, d);
 	}
 }
@@ -188,6 +197,8 @@ static inline struct vertex_subset EDGE_FN(_edge_map)(struct ligra *l, struct ve
 }
 
 #undef EDGE_FN
+#undef EDGE_ARGS
+#undef EDGE_WEIGHTED
 #undef EDGE_MAP
 #undef EDGE_STATE
 #endif

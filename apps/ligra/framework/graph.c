@@ -6,7 +6,8 @@
 
 static const char *const part_names[PARTS] = {
 	[PART_OUT_OFFSETS] = "out-offsets", [PART_OUT_TARGETS] = "out-targets",
-	[PART_IN_OFFSETS] = "in-offsets",   [PART_IN_TARGETS] = "in-targets",
+	[PART_OUT_WEIGHTS] = "out-weights", [PART_IN_OFFSETS] = "in-offsets",
+	[PART_IN_TARGETS] = "in-targets",   [PART_IN_WEIGHTS] = "in-weights",
 	[PART_LABELS] = "labels",
 };
 
@@ -24,15 +25,17 @@ size_t graph_part_bytes(const struct graph *g, enum graph_part part)
 	case PART_OUT_TARGETS:
 	case PART_IN_TARGETS:
 		return g->edges * sizeof(uint32_t);
+	case PART_OUT_WEIGHTS:
+	case PART_IN_WEIGHTS:
+		return g->weighted ? g->edges * sizeof(double) : 0;
 	default:
 		return g->labelled ? g->vertices * sizeof(uint32_t) : 0;
 	}
 }
 
-/* In a symmetric graph an `in` part is another name of the `out` part. */
-static bool is_alias(const struct graph *g, enum graph_part part)
+bool graph_part_is_alias(const struct graph *g, enum graph_part part)
 {
-	return g->symmetric && (part == PART_IN_OFFSETS || part == PART_IN_TARGETS);
+	return g->symmetric && part >= PART_IN_OFFSETS && part <= PART_IN_WEIGHTS;
 }
 
 static const void *part_of(const struct graph *g, enum graph_part part)
@@ -42,10 +45,14 @@ static const void *part_of(const struct graph *g, enum graph_part part)
 		return g->out.offsets;
 	case PART_OUT_TARGETS:
 		return g->out.targets;
+	case PART_OUT_WEIGHTS:
+		return g->out.weights;
 	case PART_IN_OFFSETS:
 		return g->in.offsets;
 	case PART_IN_TARGETS:
 		return g->in.targets;
+	case PART_IN_WEIGHTS:
+		return g->in.weights;
 	default:
 		return g->labels;
 	}
@@ -58,15 +65,17 @@ void *graph_part(const struct graph *g, enum graph_part part)
 
 void graph_part_set(struct graph *g, enum graph_part part, void *object)
 {
-	bool offsets = part == PART_OUT_OFFSETS || part == PART_IN_OFFSETS;
-	bool out = part == PART_OUT_OFFSETS || part == PART_OUT_TARGETS;
+	bool out = part < PART_IN_OFFSETS;
+	struct csr *csr = out ? &g->out : &g->in;
 
 	if (part == PART_LABELS)
 		g->labels = object;
-	else if (offsets)
-		(out ? &g->out : &g->in)->offsets = object;
+	else if (part == PART_OUT_OFFSETS || part == PART_IN_OFFSETS)
+		csr->offsets = object;
+	else if (part == PART_OUT_TARGETS || part == PART_IN_TARGETS)
+		csr->targets = object;
 	else
-		(out ? &g->out : &g->in)->targets = object;
+		csr->weights = object;
 	if (g->symmetric && out)
 		g->in = g->out;
 	g->out.vertices = g->in.vertices = g->vertices;
@@ -75,7 +84,7 @@ void graph_part_set(struct graph *g, enum graph_part part, void *object)
 
 void graph_part_free(struct graph *g, enum graph_part part)
 {
-	if (is_alias(g, part))
+	if (graph_part_is_alias(g, part))
 		return;
 	mem_free(g->mem, graph_part(g, part), graph_part_bytes(g, part));
 	graph_part_set(g, part, NULL);
@@ -85,6 +94,8 @@ void graph_keep(struct graph *g, unsigned parts)
 {
 	if (g->symmetric && (parts & PARTS_IN))
 		parts |= PARTS_OUT;
+	if (g->symmetric && (parts & PARTS_WEIGHTS))
+		parts |= PARTS_WEIGHTS;
 	for (int part = 0; part < PARTS; part++)
 		if (!(parts & PART_BIT(part)))
 			graph_part_free(g, part);

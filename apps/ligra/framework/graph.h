@@ -5,7 +5,7 @@
  * Vertices are 0 .. vertices-1.  The out-neighbours of v are, ascending,
  * out.targets[csr_begin(v) .. csr_end(v)-1]; `in` is the same for the edges
  * that end in v.  Vertex data (offsets) and edge data
- * (targets) are objects of their own.  A symmetric graph has one set of arrays.
+ * (targets, weights) are objects of their own.  A symmetric graph has one set of arrays.
  */
 #ifndef LIGRA_GRAPH_H
 #define LIGRA_GRAPH_H
@@ -21,6 +21,7 @@
 struct csr {
 	const uint64_t *offsets; /* vertices */
 	const uint32_t *targets; /* edges */
+	const double *weights;	 /* edges; NULL: not loaded, or the graph has none */
 	uint64_t vertices, edges;
 };
 
@@ -28,15 +29,18 @@ struct csr {
 enum graph_part {
 	PART_OUT_OFFSETS,
 	PART_OUT_TARGETS,
-	PART_IN_OFFSETS,
+	PART_OUT_WEIGHTS,
+	PART_IN_OFFSETS, /* those of `in` in the order of those of `out` */
 	PART_IN_TARGETS,
+	PART_IN_WEIGHTS,
 	PART_LABELS,
 	PARTS
 };
 #define PART_BIT(part) (1u << (part))
 #define PARTS_OUT (PART_BIT(PART_OUT_OFFSETS) | PART_BIT(PART_OUT_TARGETS))
 #define PARTS_IN (PART_BIT(PART_IN_OFFSETS) | PART_BIT(PART_IN_TARGETS))
-#define PARTS_ALL (PARTS_OUT | PARTS_IN | PART_BIT(PART_LABELS))
+#define PARTS_WEIGHTS (PART_BIT(PART_OUT_WEIGHTS) | PART_BIT(PART_IN_WEIGHTS)) /* if there are */
+#define PARTS_ALL (PARTS_OUT | PARTS_IN | PARTS_WEIGHTS | PART_BIT(PART_LABELS))
 
 struct graph {
 	struct mem *mem;
@@ -44,6 +48,7 @@ struct graph {
 	uint64_t edges;		/* in each direction */
 	bool symmetric;		/* the `in` parts are the `out` parts */
 	bool labelled;		/* the input's ids are not 0 .. vertices-1 */
+	bool weighted;		/* the edges have weights of the input's */
 	struct csr out, in;	/* NULL: not loaded */
 	const uint32_t *labels; /* the input's ids, ascending; NULL: not loaded, or not labelled */
 	uint32_t sum[PARTS];	/* checksums (CRC-32) of the files */
@@ -52,8 +57,11 @@ struct graph {
 /* What a part is called in statistics and messages. */
 const char *graph_part_name(enum graph_part part);
 
-/* The part's size in bytes; vertices, edges and labelled must be set. */
+/* The part's size in bytes; vertices, edges, labelled and weighted must be set. */
 size_t graph_part_bytes(const struct graph *g, enum graph_part part);
+
+/* Whether the part is another name of one of `out`, in a symmetric graph. */
+bool graph_part_is_alias(const struct graph *g, enum graph_part part);
 
 /* The part's array, NULL: not loaded; a symmetric graph's `in` parts are its `out` parts. */
 void *graph_part(const struct graph *g, enum graph_part part);
@@ -69,8 +77,9 @@ void graph_keep(struct graph *g, unsigned parts);
 void graph_destroy(struct graph *g);
 
 /*
- * Check that every loaded part has its checksum, that offsets ascend and that targets are vertices;
- * by all threads.  0; -EBADMSG with the part, the byte and what was expected.
+ * Check that every loaded part has its checksum, that offsets ascend, that targets are vertices and
+ * that weights are from 0 to SODA_GRAPH_WEIGHT_MAX; by all threads.  0; -EBADMSG with the part, the
+ * byte and what was expected.
  */
 int graph_check(const struct graph *g, struct soda_graph_error *err);
 

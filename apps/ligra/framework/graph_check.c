@@ -43,6 +43,21 @@ static void check_offsets(const struct graph *g, const uint64_t *offsets, size_t
 	}
 }
 
+/* What is found is told as its bits. */
+static void check_weights(const double *weights, size_t at, size_t count, struct flaw *flaw)
+{
+	union {
+		double number;
+		uint64_t bits;
+	} most = { .number = SODA_GRAPH_WEIGHT_MAX }, found;
+
+	for (size_t i = 0; i < count; i++) {
+		found.number = weights[i];
+		if (found.bits > most.bits) /* or not a number, or negative */
+			note(flaw, at + i * sizeof(*weights), 0, most.bits, found.bits);
+	}
+}
+
 static void check_block(const struct graph *g, enum graph_part part, size_t at, size_t bytes,
 			struct flaw *flaw)
 {
@@ -50,6 +65,8 @@ static void check_block(const struct graph *g, enum graph_part part, size_t at, 
 
 	if (part == PART_OUT_TARGETS || part == PART_IN_TARGETS)
 		check_targets(g, (const uint32_t *)block, at, bytes / sizeof(uint32_t), flaw);
+	else if (part == PART_OUT_WEIGHTS || part == PART_IN_WEIGHTS)
+		check_weights((const double *)block, at, bytes / sizeof(double), flaw);
 	else if (part != PART_LABELS)
 		check_offsets(g, (const uint64_t *)block, at, bytes / sizeof(uint64_t), flaw);
 }
@@ -93,9 +110,7 @@ int graph_check(const struct graph *g, struct soda_graph_error *err)
 	int ret = 0;
 
 	for (int part = 0; part < PARTS && !ret; part++) {
-		bool alias = g->symmetric && (part == PART_IN_OFFSETS || part == PART_IN_TARGETS);
-
-		if (!alias && graph_part(g, part))
+		if (!graph_part_is_alias(g, part) && graph_part(g, part))
 			ret = check_part(g, part, err);
 	}
 	return ret;

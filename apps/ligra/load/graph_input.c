@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 /* Write the edges into a triple of this folder and load that. */
-static int load_from(struct soda_graph_source *source, const char *folder, bool symmetric,
-		     unsigned parts, struct mem *mem, struct graph *g_p,
-		     struct soda_graph_error *err)
+static int load_from(struct soda_graph_source *source, const char *folder,
+		     const struct graph_input *input, unsigned parts, struct mem *mem,
+		     struct graph *g_p, struct soda_graph_error *err)
 {
 	char *path = soda_graph_path(folder, "/graph");
-	struct soda_graph_build how = { .path = path, .symmetric = symmetric };
+	struct soda_graph_build how = { .path = path,
+					.symmetric = input->symmetric,
+					.weighted = input->weighted };
 	struct soda_graph_info info;
 	int ret = path ? 0 : soda_graph_fail(err, ENOMEM, "out of memory for a path");
 
@@ -29,8 +31,9 @@ static int load_from(struct soda_graph_source *source, const char *folder, bool 
 	return ret;
 }
 
-static int load_source(struct soda_graph_source *source, bool symmetric, unsigned parts,
-		       struct mem *mem, struct graph *g_p, struct soda_graph_error *err)
+static int load_source(struct soda_graph_source *source, const struct graph_input *input,
+		       unsigned parts, struct mem *mem, struct graph *g_p,
+		       struct soda_graph_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
 	char folder[4096];
@@ -40,7 +43,7 @@ static int load_source(struct soda_graph_source *source, bool symmetric, unsigne
 	if (!mkdtemp(folder))
 		return soda_graph_fail(err, errno, "%s: cannot make a temporary folder: %s", folder,
 				       strerror(errno));
-	ret = load_from(source, folder, symmetric, parts, mem, g_p, err);
+	ret = load_from(source, folder, input, parts, mem, g_p, err);
 	rmdir(folder);
 	return ret;
 }
@@ -59,8 +62,17 @@ static int load_triple(const struct graph_input *input, unsigned parts, struct m
 {
 	int ret = graph_load(input->path, parts, mem, g_p, err);
 
-	if (ret || !input->symmetric || g_p->symmetric)
+	if (ret)
 		return ret;
+	if (input->weighted && !g_p->weighted) {
+		graph_destroy(g_p);
+		return soda_graph_fail(err, EINVAL,
+				       "%s: a graph without weights: expected one that was "
+				       "converted with --weights",
+				       input->path);
+	}
+	if (!input->symmetric || g_p->symmetric)
+		return 0;
 	graph_destroy(g_p);
 	return soda_graph_fail(err, EINVAL,
 			       "%s: a directed graph: expected one that was converted with "
@@ -80,7 +92,7 @@ int graph_input_load(const struct graph_input *input, unsigned parts, struct mem
 			  : soda_graph_rmat_open(&input->rmat, &source, err);
 	if (ret)
 		return ret;
-	ret = load_source(source, input->symmetric, parts, mem, g_p, err);
+	ret = load_source(source, input, parts, mem, g_p, err);
 	source->close(source);
 	return ret;
 }

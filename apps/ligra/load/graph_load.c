@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 static const char *const suffixes[PARTS] = {
-	[PART_OUT_OFFSETS] = ".idx",   [PART_OUT_TARGETS] = ".adj", [PART_IN_OFFSETS] = ".in.idx",
-	[PART_IN_TARGETS] = ".in.adj", [PART_LABELS] = ".labels",
+	[PART_OUT_OFFSETS] = ".idx",	 [PART_OUT_TARGETS] = ".adj",
+	[PART_OUT_WEIGHTS] = ".weights", [PART_IN_OFFSETS] = ".in.idx",
+	[PART_IN_TARGETS] = ".in.adj",	 [PART_IN_WEIGHTS] = ".in.weights",
+	[PART_LABELS] = ".labels",
 };
 
 /* Read PATH.config from where the other files are. */
@@ -56,11 +58,13 @@ static int read_in_info(const char *path, struct graph *g, struct soda_graph_err
 	int ret = in ? read_complete(in, g->mem, &info, err)
 		     : soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
 
-	if (!ret && (info.vertices != g->vertices || info.edges != g->edges))
+	if (!ret && (info.vertices != g->vertices || info.edges != g->edges ||
+		     info.weighted != g->weighted))
 		ret = soda_graph_fail(err, EINVAL, "%s.config: the in-edges of another graph", in);
 	if (!ret) {
 		g->sum[PART_IN_OFFSETS] = info.idx_sum;
 		g->sum[PART_IN_TARGETS] = info.adj_sum;
+		g->sum[PART_IN_WEIGHTS] = info.weights_sum;
 	}
 	free(in);
 	return ret;
@@ -78,8 +82,10 @@ static int read_facts(const char *path, unsigned parts, struct graph *g,
 	g->edges = info.edges;
 	g->symmetric = info.symmetric;
 	g->labelled = info.labelled;
+	g->weighted = info.weighted;
 	g->sum[PART_OUT_OFFSETS] = info.idx_sum;
 	g->sum[PART_OUT_TARGETS] = info.adj_sum;
+	g->sum[PART_OUT_WEIGHTS] = info.weights_sum;
 	g->sum[PART_LABELS] = info.labels_sum;
 	return !g->symmetric && (parts & PARTS_IN) ? read_in_info(path, g, err) : 0;
 }
@@ -134,13 +140,16 @@ static bool is_file(const struct graph *g, enum graph_part part)
 {
 	if (part == PART_LABELS)
 		return g->labelled;
-	return !g->symmetric || part == PART_OUT_OFFSETS || part == PART_OUT_TARGETS;
+	if (PART_BIT(part) & PARTS_WEIGHTS && !g->weighted)
+		return false;
+	return !graph_part_is_alias(g, part);
 }
 
 /* Edges are read in ascending order, in whole or in parts (subset.h). */
 static void advise(const struct graph *g)
 {
-	static const enum graph_part parts[] = { PART_OUT_TARGETS, PART_IN_TARGETS };
+	static const enum graph_part parts[] = { PART_OUT_TARGETS, PART_IN_TARGETS,
+						 PART_OUT_WEIGHTS, PART_IN_WEIGHTS };
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
 		if (graph_part(g, parts[i]))
@@ -155,7 +164,7 @@ int graph_load(const char *path, unsigned parts, struct mem *mem, struct graph *
 	int ret = read_facts(path, parts, &g, err);
 
 	if (g.symmetric)
-		parts |= (parts & PARTS_IN) >> PART_IN_OFFSETS;
+		parts |= (parts & (PARTS_IN | PART_BIT(PART_IN_WEIGHTS))) >> PART_IN_OFFSETS;
 	for (int part = 0; part < PARTS && !ret; part++)
 		if ((parts & PART_BIT(part)) && is_file(&g, part))
 			ret = load_part(path, part, &g, err);

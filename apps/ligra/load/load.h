@@ -17,6 +17,7 @@ struct graph_input {
 	const char *path; /* NULL: generate an R-MAT graph */
 	struct soda_graph_random rmat;
 	bool symmetric;
+	bool weighted; /* with the weights of the file, which must have them */
 };
 
 /*

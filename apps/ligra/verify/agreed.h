@@ -36,7 +36,7 @@ static inline unsigned radii_samples(uint64_t vertices, uint32_t samples[RADII_S
 }
 
 /*
- * Edge weights as the Ligra paper draws them: random integers from 1 to the
+ * Edge weights, for graphs without, as the Ligra paper draws them: random integers from 1 to the
  * logarithm of the number of vertices.  A function of the edge's ends, the
  * same in both directions, so that they need no memory.
  */

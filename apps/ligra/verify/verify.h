@@ -11,7 +11,7 @@
 #include <errno.h>
 
 /* The parts of the graph that a check reads. */
-#define VERIFY_PARTS PARTS_OUT
+#define VERIFY_PARTS (PARTS_OUT | PART_BIT(PART_OUT_WEIGHTS))
 
 /* The level of a vertex that cannot be reached. */
 #define LEVEL_NONE UINT32_MAX

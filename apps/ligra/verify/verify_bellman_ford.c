@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Dijkstra's algorithm; a vertex that is lowered goes into the heap again, old entries are skipped.
+/*
+ * Dijkstra's algorithm; a vertex that is lowered goes into the heap again, old entries are skipped.
+ * All in doubles: lengths of drawn weights are integers below 2^53.
  */
 #include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct entry {
-	uint64_t distance;
+	double distance;
 	uint32_t vertex;
 };
 
@@ -56,13 +59,14 @@ static struct entry pop(struct heap *h)
 	return first;
 }
 
-static bool relax(const struct graph *g, struct heap *h, struct entry from, uint64_t *distances)
+static bool relax(const struct graph *g, struct heap *h, struct entry from, double *distances)
 {
 	struct weights weights = weights_of(g->vertices);
 
 	for (uint64_t e = csr_begin(&g->out, from.vertex); e < csr_end(&g->out, from.vertex); e++) {
 		uint32_t v = g->out.targets[e];
-		uint64_t distance = from.distance + weight(weights, from.vertex, v);
+		double distance = from.distance + (g->weighted ? g->out.weights[e]
+							       : weight(weights, from.vertex, v));
 
 		if (distance >= distances[v])
 			continue;
@@ -73,14 +77,14 @@ static bool relax(const struct graph *g, struct heap *h, struct entry from, uint
 	return true;
 }
 
-static int search(const struct graph *g, uint32_t source, uint64_t *distances,
+static int search(const struct graph *g, uint32_t source, double *distances,
 		  struct soda_graph_error *err)
 {
 	struct heap h = { 0 };
 	bool enough = push(&h, (struct entry){ 0, source });
 
 	for (uint64_t v = 0; v < g->vertices; v++)
-		distances[v] = UINT64_MAX;
+		distances[v] = INFINITY;
 	distances[source] = 0;
 	while (enough && h.count) {
 		struct entry e = pop(&h);
@@ -92,24 +96,35 @@ static int search(const struct graph *g, uint32_t source, uint64_t *distances,
 	return enough ? 0 : verify_out_of_memory(err);
 }
 
+/* A distance of the result; INFINITY: no path. */
+static double distance_to(const struct graph *g, const void *result, uint64_t v)
+{
+	uint64_t drawn = ((const uint64_t *)result)[v];
+
+	if (g->weighted)
+		return ((const double *)result)[v];
+	return drawn == UINT64_MAX ? INFINITY : (double)drawn;
+}
+
 int verify_bellman_ford_result(const struct graph *g, const struct app_params *params,
 			       const void *result, struct soda_graph_error *err)
 {
-	uint64_t *expected = malloc(g->vertices * sizeof(*expected)), farthest = 0;
-	const uint64_t *distances = result;
+	double *expected = malloc(g->vertices * sizeof(*expected)), farthest = 0;
 	int ret = expected ? search(g, params->source, expected, err) : verify_out_of_memory(err);
 
 	for (uint64_t v = 0; v < g->vertices && !ret; v++) {
-		if (distances[v] != expected[v])
+		double found = distance_to(g, result, v);
+
+		if (found != expected[v])
 			ret = soda_graph_fail(err, EBADMSG,
-					      "bellman-ford: vertex %" PRIu64 " is %" PRIu64
-					      " away, expected %" PRIu64,
-					      v, distances[v], expected[v]);
-		if (expected[v] != UINT64_MAX && expected[v] > farthest)
+					      "bellman-ford: vertex %" PRIu64
+					      " is %.17g away, expected %.17g",
+					      v, found, expected[v]);
+		if (isfinite(expected[v]) && expected[v] > farthest)
 			farthest = expected[v];
 	}
 	free(expected);
 	if (!ret)
-		printf("bellman-ford: verified: the farthest is %" PRIu64 " away\n", farthest);
+		printf("bellman-ford: verified: the farthest is %.17g away\n", farthest);
 	return ret;
 }

@@ -88,6 +88,9 @@ void run_report_site(const void *caller, const void *p, size_t bytes)
 	if (!run_settings.stats)
 		return;
 	run_report_peak();
+	run_inside++;
+	caller = run_beyond_runtime(caller);
+	run_inside--;
 	site = find(caller);
 	if (!site)
 		return;

@@ -285,7 +285,15 @@ int64_t run_share_local(int64_t bytes);
  * often. Another one whose name hashes to the same bit counts as the same.
  */
 bool run_share_first(const char *program);
-/* Write "function+0x12 (file)", or as much of that as is known. */
+/*
+ * The call of the program's that led to the one at `caller`, where that is in a language's own
+ * library, as operator new's is; else `caller`.  It may allocate, by the calling thread.
+ */
+const void *run_beyond_runtime(const void *caller);
+/*
+ * Write "function+0x12 (file)", or as much of that as is known; a C++ function as in its source,
+ * where the program has the C++ library.
+ */
 void run_symbol(const void *address, char *text, size_t bytes);
 
 /*

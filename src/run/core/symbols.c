@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <string.h>
@@ -87,6 +88,67 @@ static bool in_file(const struct link_map *map, uint64_t value, char *name, size
 	return found;
 }
 
+/* The file of an address; NULL: none. Without a lock of the loader's where glibc has that (2.35).
+ */
+static const char *file_of(const void *address)
+{
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+	struct dl_find_object found;
+
+	return _dl_find_object((void *)(uintptr_t)address, &found) ? NULL
+								   : found.dlfo_link_map->l_name;
+#else
+	Dl_info found;
+
+	return dladdr(address, &found) ? found.dli_fname : NULL;
+#endif
+}
+
+/* Whether a language's own library, C++'s or Fortran's, has the address. */
+static bool in_runtime(const void *address)
+{
+	static const char *const names[] = { "libstdc++.so", "libc++.so", "libc++abi.so",
+					     "libgfortran.so" };
+	const char *path = file_of(address), *slash = path ? strrchr(path, '/') : NULL;
+
+	for (size_t i = 0; path && i < sizeof(names) / sizeof(*names); i++)
+		if (!strncmp(slash ? slash + 1 : path, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+const void *run_beyond_runtime(const void *caller)
+{
+	enum { FRAMES = 16 };
+	void *frames[FRAMES];
+	int n, i = 0;
+
+	if (!in_runtime(caller))
+		return caller;
+	n = backtrace(frames, FRAMES);
+	while (i < n && frames[i] != caller)
+		i++;
+	for (; i < n; i++)
+		if (!in_runtime(frames[i]))
+			return frames[i];
+	return caller;
+}
+
+/* The name as it stands in the source, in place, where there is somebody who knows it. */
+static void demangle(char *name, size_t bytes)
+{
+	char *(*by)(const char *, char *, size_t *, int *) = NULL;
+	char *plain;
+	int bad;
+
+	if (strncmp(name, "_Z", 2) != 0)
+		return;
+	*(void **)&by = dlsym(RTLD_DEFAULT, "__cxa_demangle");
+	plain = by ? by(name, NULL, NULL, &bad) : NULL;
+	if (plain) /* not freed: it may be another allocator's, and the process ends */
+		snprintf(name, bytes, "%s", plain);
+}
+
 void run_symbol(const void *address, char *text, size_t bytes)
 {
 	/* inside of the call instruction, which may be the last one of its function */
@@ -103,13 +165,16 @@ void run_symbol(const void *address, char *text, size_t bytes)
 	}
 	slash = strrchr(info.dli_fname, '/');
 	file = slash ? slash + 1 : info.dli_fname;
-	if (in_file(map, (uint64_t)(uintptr_t)at - map->l_addr, name, sizeof(name), &from))
-		snprintf(text, bytes, "%s+0x%zx (%s)", name,
-			 (size_t)((uintptr_t)address - map->l_addr - from), file);
-	else if (info.dli_sname)
-		snprintf(text, bytes, "%s+0x%zx (%s)", info.dli_sname,
-			 (size_t)((const char *)address - (char *)info.dli_saddr), file);
-	else
+	if (in_file(map, (uint64_t)(uintptr_t)at - map->l_addr, name, sizeof(name), &from)) {
+		from += map->l_addr;
+	} else if (info.dli_sname) {
+		snprintf(name, sizeof(name), "%s", info.dli_sname);
+		from = (uintptr_t)info.dli_saddr;
+	} else {
 		snprintf(text, bytes, "%s+0x%zx", file,
 			 (size_t)((const char *)address - (char *)info.dli_fbase));
+		return;
+	}
+	demangle(name, sizeof(name));
+	snprintf(text, bytes, "%s+0x%zx (%s)", name, (size_t)((uintptr_t)address - from), file);
 }

@@ -2,6 +2,7 @@
 /* The example programs as a user runs them, on a memory server with a buffer far too small. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,8 +49,9 @@ static int start(void **state)
 
 static void remove_graph(const char *triple)
 {
-	static const char *const suffixes[] = { "config", "idx",    "adj",   "in.config",
-						"in.idx", "in.adj", "labels" };
+	static const char *const suffixes[] = { "config",    "idx",	"adj",
+						"in.config", "in.idx",	"in.adj",
+						"labels",    "weights", "in.weights" };
 	char path[128];
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
@@ -201,6 +203,101 @@ static void list_loads_into_fabric_memory(void **state)
 	unlink(list);
 }
 
+/* A list of edges with weights, as a file, and the distances from vertex 0 along them. */
+enum { ROADS = 60000, PLACES = 15000 };
+static struct road {
+	unsigned from, to;
+	double length;
+} roads[ROADS];
+static double distances[PLACES];
+
+static void write_roads(const char *path)
+{
+	FILE *f = fopen(path, "w");
+	uint32_t x = 1;
+
+	assert_non_null(f);
+	for (unsigned i = 0; i < ROADS; i++) {
+		struct road *r = &roads[i];
+
+		x = x * 1664525 + 1013904223;
+		/* Each place has a road to the next one, and some have long ones anywhere. */
+		r->from = i % PLACES;
+		r->to = i < PLACES ? (i + 1) % PLACES : (x >> 8) % PLACES;
+		r->length = (double)(x >> 12) / 256;
+		fprintf(f, "%u %u %.17g\n", r->from, r->to, r->length);
+	}
+	fclose(f);
+}
+
+/* Along each road again and again, until nothing is nearer. */
+static void measure_roads(void)
+{
+	bool nearer = true;
+
+	for (unsigned v = 0; v < PLACES; v++)
+		distances[v] = v ? 1e300 : 0;
+	while (nearer) {
+		nearer = false;
+		for (unsigned i = 0; i < ROADS; i++) {
+			double length = distances[roads[i].from] + roads[i].length;
+
+			if (length < distances[roads[i].to]) {
+				distances[roads[i].to] = length;
+				nearer = true;
+			}
+		}
+	}
+}
+
+/* The result's file ends with a number for each vertex. */
+static void assert_distances(void)
+{
+	static double found[PLACES];
+	FILE *f = fopen(result, "r");
+
+	assert_non_null(f);
+	assert_int_equal(fseek(f, -(long)sizeof(found), SEEK_END), 0);
+	assert_int_equal(fread(found, sizeof(found), 1, f), 1);
+	fclose(f);
+	for (unsigned v = 0; v < PLACES; v++)
+		if (found[v] != distances[v])
+			fail_msg("place %u: %.17g, expected %.17g", v, found[v], distances[v]);
+}
+
+static void given_weights_are_taken(void **state)
+{
+	char list[96];
+	struct program p;
+
+	snprintf(list, sizeof(list), "%s/list", dir);
+	write_roads(list);
+	measure_roads();
+	use_server(server.address);
+	LIGRA(&p, "--graph", list, "--weights", "--source", "0", "--memory", "fam", "--verify",
+	      "--result", result, "bellman-ford");
+	expect(&p, 0, "");
+	assert_non_null(strstr(p.out, "60000 edges with weights"));
+	assert_distances();
+	LIGRA(&p, "--graph", list, "bellman-ford");
+	expect(&p, 2, "(--weights reads a third number as a weight)");
+	RUN(&p, "tools/soda/soda", "graph", "convert", "--weights", list, other_graph);
+	expect(&p, 0, "");
+	LIGRA(&p, "--graph", other_graph, "verify", result);
+	expect(&p, 0, "");
+	unlink(result);
+	LIGRA(&p, "--graph", "other", "--source", "0", "--memory", "served", "--result", result,
+	      "bellman-ford");
+	expect(&p, 0, "");
+	assert_distances();
+	LIGRA(&p, "--graph", graph, "--weights", "bellman-ford");
+	expect(&p, 2, "a graph without weights: expected one that was converted with --weights");
+	LIGRA(&p, "--rmat", "4", "--weights", "bellman-ford");
+	expect(&p, 2, "--weights: expected --graph");
+	remove_graph(other_graph);
+	unlink(list);
+}
+
 static void damaged_result_is_noticed(void **state)
 {
 	struct program p;
@@ -315,6 +412,7 @@ int main(void)
 		PUBLISHED("soc-Slashdot0902.txt.gz"),
 		PUBLISHED("soc-Epinions1.txt.gz"),
 		cmocka_unit_test(list_loads_into_fabric_memory),
+		cmocka_unit_test(given_weights_are_taken),
 		cmocka_unit_test(damaged_result_is_noticed),
 		cmocka_unit_test(bad_input_ends_with_two),
 		cmocka_unit_test(bad_usage_ends_with_two),

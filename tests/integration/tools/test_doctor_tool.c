@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "lib/screen.h"
 #include "tool.h"
 
 #define DOCTOR(...)                                                                                \
@@ -164,6 +165,53 @@ static void test_silent(void **state)
 	close(fd);
 }
 
+/* Text begins with the sum of it, and what is worst; commands are printed, and none is run. */
+static void test_text(void **state)
+{
+	static const char said_first[] =
+		"Programs get fabric memory here; what fails: servers.reached.\n\n"
+		"failure  servers.reached         nonsense (argument): ";
+
+	DOCTOR("nonsense");
+	assert_int_equal(run.status, 1);
+	if (strncmp(run.out, said_first, sizeof(said_first) - 1))
+		fail_msg("\"%s\" does not begin with \"%s\"", run.out, said_first);
+	assert_true(strstr(run.out, "\nok ") > strstr(run.out, "-> write it as"));
+	assert_non_null(strstr(run.out, ": 1 failure, 0 warnings\n"));
+	assert_null(strstr(run.out, "\033"));
+	DOCTOR("--fix", "nonsense");
+	assert_int_equal(run.status, 1);
+	assert_non_null(strstr(run.out, "# failure servers.reached: nonsense (argument)"));
+	assert_non_null(strstr(run.out, "\n# no command: write it as"));
+	assert_null(strstr(run.out, "\nok "));
+	DOCTOR("--server", "tcp://127.0.0.1:1");
+	assert_non_null(strstr(run.out, "Programs do not get fabric memory here; what fails: "
+					"servers.reached, program.memory.\n"));
+}
+
+/* A terminal has lines of its width, and colours where they are wanted. */
+static void test_terminal(void **state)
+{
+	static const char *const args[] = { "doctor", "nonsense", NULL };
+	static struct screen s;
+
+	setenv("TERM", "vt100", 1);
+	for (int plain = 0; plain < 2; plain++) {
+		if (plain)
+			setenv("NO_COLOR", "1", 1);
+		assert_int_equal(screen_start(&s, SODA, args, 60, 80), 0);
+		assert_true(screen_await(&s, "1 failure"));
+		assert_int_equal(screen_end(&s), 1);
+		assert_int_equal(!strstr(s.log, "\033[1;31mfailure"), plain);
+		/* The terminal would have begun its own lines in the first column. */
+		for (int row = 0; row < s.rows; row++)
+			if (strstr(s.cells[row], "tcp://HOST:PORT"))
+				assert_memory_equal(s.cells[row], "                ", 16);
+		screen_forget(&s);
+	}
+	unsetenv("NO_COLOR");
+}
+
 /* A warning is none of the reasons for status 1. */
 static void test_warning(void **state)
 {
@@ -222,6 +270,7 @@ int main(void)
 		cmocka_unit_test(test_private),	    cmocka_unit_test(test_server_and_agent),
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_silent),	    cmocka_unit_test(test_warning),
+		cmocka_unit_test(test_text),	    cmocka_unit_test(test_terminal),
 		cmocka_unit_test(test_usage),
 	};
 

@@ -38,8 +38,9 @@ static int stop(void **state)
 
 static void remove_triple(const char *name)
 {
-	static const char *const suffixes[] = { "config",    "idx",    "adj",	"labels",
-						"in.config", "in.idx", "in.adj" };
+	static const char *const suffixes[] = { "config", "idx",     "adj",
+						"labels", "weights", "in.config",
+						"in.idx", "in.adj",  "in.weights" };
 	char path[64];
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
@@ -158,6 +159,40 @@ static void holds(const char *name, const char *text)
 	fclose(f);
 	assert_string_equal(found, text);
 	unlink(name);
+}
+
+/* Weights come where they are asked for, and go with the graph that had them. */
+static void weights_are_kept(void **state)
+{
+	write_text("list", "# a comment\n1 2 0.5\n2 3 4\n3 1 1e3\n");
+	GRAPH("convert", "list", "g");
+	refused("list:2: expected the end of the line after two ids, found '0' (--weights");
+	GRAPH("convert", "--weights", "list", "g");
+	went_well("g: 3 vertices, 3 edges with weights");
+	assert_int_equal(access("g.in.weights", F_OK), 0);
+	GRAPH("info", "--json", "--weights", "g");
+	went_well("\"least_weight\":0.5,\"greatest_weight\":1000.0,\"mean_weight\":334.8");
+	GRAPH("info", "g");
+	went_well("edges");
+	GRAPH("convert", "--weights", "g", "x.mtx");
+	went_well("x.mtx: 3 vertices, 3 edges with weights");
+	holds("x.mtx", "%%MatrixMarket matrix coordinate real general\n3 3 3\n1 2 0.5\n2 3 4\n"
+		       "3 1 1000\n");
+	GRAPH("convert", "--weights", "g", "x.sg");
+	refused("expected a graph without weights for GAP's .sg");
+	write_text("cora.weights", "mine\n");
+	GRAPH("convert", "--weights", "list", "cora");
+	refused("cora.weights: is there and no part of a graph cora");
+	holds("cora.weights", "mine\n");
+	write_text("list", "1 2\n2 3\n3 1\n");
+	GRAPH("convert", "list", "g");
+	went_well("g: 3 vertices, 3 edges, in");
+	assert_int_equal(access("g.weights", F_OK), -1);
+	assert_int_equal(access("g.in.weights", F_OK), -1);
+	GRAPH("info", "--weights", "g");
+	refused("expected a graph with weights");
+	remove_triple("g");
+	unlink("list");
 }
 
 /* Ligra's text is often called .adj, which is what a triple of the same name would write. */
@@ -299,6 +334,7 @@ int main(void)
 		cmocka_unit_test(generates),
 		cmocka_unit_test(little_memory_gives_the_same),
 		cmocka_unit_test(converts_there_and_back),
+		cmocka_unit_test(weights_are_kept),
 		cmocka_unit_test(keeps_its_input),
 		cmocka_unit_test(keeps_files_that_are_not_its_own),
 		cmocka_unit_test(failing_leaves_what_was_there),

@@ -257,6 +257,10 @@ static void test_once(void **state)
 	assert_non_null(strstr(run.out, "gone"));
 	for (const char *line = run.out; *line; line += strcspn(line, "\n") + 1)
 		assert_true(strcspn(line, "\n") <= 80);
+	/* Graphs would be at the right, of these. */
+	for (const char *line = run.out; *line; line += strcspn(line, "\n") + 1)
+		assert_false(strcspn(line, "\n") &&
+			     strchr("_.:=+*#", line[strcspn(line, "\n") - 1]));
 	RUN("top", "--once", "--interval", "100ms", "tcp://127.0.0.1:1");
 	assert_int_equal(run.status, 1);
 	assert_non_null(strstr(run.out, "0 of 1 here"));

@@ -164,7 +164,8 @@ static void adjacency_reads(void **state)
 static void broken_adjacency_is_refused(void **state)
 {
 	static const struct broken cases[] = {
-		{ "WeightedAdjacencyGraph\n1\n0\n0\n", ":1: expected 'AdjacencyGraph' (weights" },
+		{ "WeightedAdjacencyGraph\n1\n0\n0\n",
+		  ":1: expected 'AdjacencyGraph', found 'WeightedAdjacencyGraph', which" },
 		{ "AdjacencyGraph\n",
 		  ":2: expected the number of vertices, found the end of the file" },
 		{ "AdjacencyGraph\n0\n0\n", "expected vertices, found 0" },

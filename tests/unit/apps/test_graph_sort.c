@@ -54,17 +54,17 @@ static void sorts(size_t count, size_t memory, bool unique, uint32_t vertices)
 	size_t done = 0;
 	long got;
 
-	assert_int_equal(soda_graph_sorter_create("/tmp", memory, unique, &s, &err), 0);
+	assert_int_equal(soda_graph_sorter_create("/tmp", memory, unique, false, &s, &err), 0);
 	for (size_t i = 0; i < count; i++) {
 		batch[0] = draw(i, vertices);
 		expected[i] = key(batch[0]);
-		assert_int_equal(soda_graph_sorter_add(s, batch, 1, &err), 0);
+		assert_int_equal(soda_graph_sorter_add(s, batch, NULL, 1, &err), 0);
 	}
 	qsort(expected, count, sizeof(*expected), by_value);
 	if (unique)
 		count = drop_repeats(expected, count);
 	assert_int_equal(soda_graph_sorter_finish(s, &err), 0);
-	while ((got = soda_graph_sorter_next(s, batch, 1000, &err)) > 0)
+	while ((got = soda_graph_sorter_next(s, batch, NULL, 1000, &err)) > 0)
 		for (long i = 0; i < got; i++) {
 			assert_true(done < count);
 			assert_true(key(batch[i]) == expected[done++]);
@@ -114,7 +114,7 @@ static void radix_sorts_every_byte(void **state)
 		}
 		memcpy(expected, keys, COUNT * sizeof(*keys));
 		qsort(expected, COUNT, sizeof(*expected), by_value);
-		assert_memory_equal(soda_graph_radix_sort(keys, spare, COUNT), expected,
+		assert_memory_equal(soda_graph_radix_sort(keys, spare, COUNT, 1), expected,
 				    COUNT * sizeof(*keys));
 	}
 	free(keys);
@@ -128,8 +128,8 @@ static void missing_folder_is_an_error(void **state)
 	struct soda_graph_sorter *s;
 	struct soda_graph_error err;
 
-	assert_int_equal(soda_graph_sorter_create("/nonexistent", 160, false, &s, &err), 0);
-	assert_int_equal(soda_graph_sorter_add(s, edges, 20, &err), -ENOENT);
+	assert_int_equal(soda_graph_sorter_create("/nonexistent", 160, false, false, &s, &err), 0);
+	assert_int_equal(soda_graph_sorter_add(s, edges, NULL, 20, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "/nonexistent: cannot make a temporary file"));
 	soda_graph_sorter_destroy(s);
 }

@@ -126,6 +126,51 @@ static void test_userfaultfd_refused(void **state)
 	assert_null(strstr(all.list[1].advice, "setfacl"));
 }
 
+/* What `--fix' prints: a shell's command, and none in a container, where other hands must act. */
+static void commanded(const struct soda_doctor_facts *f, const char *check, const char *command)
+{
+	const char *found = NULL;
+	struct soda_findings all;
+
+	judge(f, &all);
+	for (size_t i = 0; i < all.n; i++)
+		if (!strcmp(all.list[i].check, check))
+			found = all.list[i].command;
+	assert_non_null(found);
+	assert_string_equal(found, command);
+}
+
+static void test_commands(void **state)
+{
+	const struct soda_doctor_mode refused = { .err = -EPERM };
+	struct soda_findings all;
+
+	judge(&good, &all);
+	for (size_t i = 0; i < all.n; i++)
+		assert_string_equal(all.list[i].command, "");
+	CHANGED(f.inline_mode = f.handler_mode = refused; f.device_opens = false; f.user = 1000);
+	commanded(&f, "privileges.userfaultfd", "setfacl -m u:1000:rw /dev/userfaultfd");
+	f.device = false;
+	commanded(&f, "privileges.userfaultfd", "sysctl -w vm.unprivileged_userfaultfd=1");
+	commanded(&f, "kernel.handler", "sysctl -w vm.unprivileged_userfaultfd=1");
+	f.seccomp = true;
+	commanded(&f, "privileges.userfaultfd", "");
+	commanded(&f, "kernel.handler", "");
+	f = good;
+	f.descriptors = 60;
+	f.overcommit = 2;
+	f.map_count = 1000;
+	f.core = 0;
+	f.addresses = 1 << 30;
+	f.rdma_cm_opens = false;
+	commanded(&f, "limits.descriptors", "ulimit -n 1024");
+	commanded(&f, "memory.overcommit", "sysctl -w vm.overcommit_memory=0");
+	commanded(&f, "limits.map_count", "sysctl -w vm.max_map_count=65530");
+	commanded(&f, "limits.core", "ulimit -c unlimited");
+	commanded(&f, "limits.addresses", "ulimit -v unlimited");
+	commanded(&f, "network.rdma", "chmod 666 /dev/infiniband/rdma_cm");
+}
+
 /* In a container whose filter refuses the calls no kernel is to blame, and none is asked for. */
 static void test_filtered(void **state)
 {
@@ -325,7 +370,7 @@ static void test_trial(void **state)
 	has(&all, "program.memory", SODA_VERDICT_FAILURE, "environment");
 	t.err = -ECONNREFUSED;
 	soda_judge_trial(&t, &all);
-	has(&all, "program.memory", SODA_VERDICT_FAILURE, "above");
+	has(&all, "program.memory", SODA_VERDICT_FAILURE, "what else fails");
 }
 
 /* Files */
@@ -430,6 +475,7 @@ int main(void)
 		cmocka_unit_test(test_good_machine),
 		cmocka_unit_test(test_userfaultfd_refused),
 		cmocka_unit_test(test_userfaultfd_lacking),
+		cmocka_unit_test(test_commands),
 		cmocka_unit_test(test_filtered),
 		cmocka_unit_test(test_handler_of_a_user),
 		cmocka_unit_test(test_older_kernels),

@@ -120,8 +120,7 @@ static void explain_dial(long pid, int err, struct soda_why *why)
 	if (pid > INT_MAX || (kill((pid_t)pid, 0) && errno == ESRCH))
 		say(why, "no process %ld", pid);
 	else if (other)
-		say(why, "process %ld does not use SODA itself; %ld does, which it has started",
-		    pid, other);
+		say(why, "process %ld does not use SODA, but its child %ld does", pid, other);
 	else if (err == -ECONNREFUSED)
 		say(why, "process %ld does not use SODA, or has not allocated yet", pid);
 	else

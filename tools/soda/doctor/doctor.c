@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `soda doctor`: what to look at, and the answer as text or as JSON. */
+/* `soda doctor`: what to look at, and in which form the answer is wanted. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "soda/base/json.h"
 #include "soda/base/tool.h"
 #include "soda/doctor/doctor.h"
 
 struct options {
 	char *server, *dpu;
 	uint32_t timeout_ms;
-	bool json, quiet;
+	bool json, quiet, fix;
 };
 
 static const struct soda_option option_table[] = {
@@ -27,9 +26,12 @@ static const struct soda_option option_table[] = {
 	       .help = "Longest wait for an answer; the program that is tried has four times as "
 		       "long."),
 	OPTION("quiet", 'q', BOOL, quiet, .help = "Print warnings and failures only."),
+	OPTION("fix", 0, BOOL, fix,
+	       .help = "Print the commands that would repair what is missing, and run none: most "
+		       "of them are for root. Those that only some programs need are comments."),
 	OPTION("json", 'j', BOOL, json,
 	       .help = "Print JSON: format soda-doctor, a list of checks with verdict, what was "
-		       "found, and advice."),
+		       "found, advice, and the command that does it, if there is one."),
 };
 
 static const struct soda_conf conf = {
@@ -46,7 +48,8 @@ static const struct soda_conf conf = {
 		"Each check has a verdict: ok; note, where only some programs want what is not "
 		"there; warning, where programs will be slow or some will fail; failure, where "
 		"programs as they are configured have no fabric memory. With the last two it says "
-		"what to do. The exit status is 1 if there is a failure, and 0 otherwise, warnings "
+		"what to do. The worst come first, below a line that sums them up. The exit status "
+		"is 1 if there is a failure, and 0 otherwise, warnings "
 		"or not.",
 	.epilogue = ".SH ENVIRONMENT\n.TP\n.BR SODA_SERVER \", \" SODA_DPU\nwhat programs are"
 		    " configured with; other variables of\n.BR soda (7)\ncount for the program that"
@@ -56,13 +59,6 @@ static const struct soda_conf conf = {
 		    ".BR soda\\-dpu\\-agent (1),\n.BR soda (7)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
-};
-
-static const char *const verdict_names[] = {
-	[SODA_VERDICT_OK] = "ok",
-	[SODA_VERDICT_NOTE] = "note",
-	[SODA_VERDICT_WARNING] = "warning",
-	[SODA_VERDICT_FAILURE] = "failure",
 };
 
 /* Who is to be asked. */
@@ -125,65 +121,6 @@ static void examine(const struct options *opt, struct peers *peers, struct soda_
 	soda_judge_trial(&trial, all);
 }
 
-static enum soda_verdict worst_of(const struct soda_findings *all)
-{
-	enum soda_verdict worst = SODA_VERDICT_OK;
-
-	for (size_t i = 0; i < all->n; i++)
-		if (all->list[i].verdict > worst)
-			worst = all->list[i].verdict;
-	return worst;
-}
-
-static int print_text(const struct soda_findings *all, bool quiet)
-{
-	for (size_t i = 0; i < all->n; i++) {
-		const struct soda_finding *f = &all->list[i];
-
-		if (quiet && f->verdict < SODA_VERDICT_WARNING)
-			continue;
-		printf("%-8s %-23s %s\n", verdict_names[f->verdict], f->check, f->found);
-		if (*f->advice)
-			printf("%-8s %-23s -> %s\n", "", "", f->advice);
-	}
-	if (!quiet)
-		printf("\n%zu checks: %zu failures, %zu warnings\n", all->n,
-		       soda_findings_count(all, SODA_VERDICT_FAILURE),
-		       soda_findings_count(all, SODA_VERDICT_WARNING));
-	return fflush(stdout);
-}
-
-static json_t *checks_of(const struct soda_findings *all)
-{
-	json_t *checks = json_array();
-
-	for (size_t i = 0; i < all->n; i++) {
-		const struct soda_finding *f = &all->list[i];
-		json_t *check = json_object();
-
-		soda_json_set_text(check, "check", f->check);
-		soda_json_set_text(check, "verdict", verdict_names[f->verdict]);
-		json_object_set_new(check, "found", soda_json_text_of(f->found));
-		soda_json_set_text(check, "advice", *f->advice ? f->advice : NULL);
-		json_array_append_new(checks, check);
-	}
-	return checks;
-}
-
-static int print_json(const struct soda_findings *all)
-{
-	json_t *out = json_object();
-
-	soda_json_set_text(out, "format", "soda-doctor");
-	soda_json_set_count(out, "version", 1);
-	json_object_set_new(out, "machine", soda_machine_describe());
-	soda_json_set_text(out, "verdict", verdict_names[worst_of(all)]);
-	soda_json_set_count(out, "failures", soda_findings_count(all, SODA_VERDICT_FAILURE));
-	soda_json_set_count(out, "warnings", soda_findings_count(all, SODA_VERDICT_WARNING));
-	json_object_set_new(out, "checks", checks_of(all));
-	return soda_json_print(out);
-}
-
 int soda_command_doctor(int argc, char **argv)
 {
 	static struct soda_findings all;
@@ -196,7 +133,13 @@ int soda_command_doctor(int argc, char **argv)
 		return SODA_EXIT_USAGE;
 	find_peers(&opt, names, n, &peers);
 	examine(&opt, &peers, &all);
-	err = opt.json ? print_json(&all) : print_text(&all, opt.quiet);
+	if (opt.json)
+		err = soda_doctor_show_json(&all);
+	else if (opt.fix)
+		err = soda_doctor_show_commands(&all);
+	else
+		err = soda_doctor_show(&all, opt.quiet);
 	soda_conf_free(&conf, &opt);
-	return err || worst_of(&all) == SODA_VERDICT_FAILURE ? SODA_EXIT_FAILED : SODA_EXIT_OK;
+	return err || soda_findings_worst(&all) == SODA_VERDICT_FAILURE ? SODA_EXIT_FAILED
+									: SODA_EXIT_OK;
 }

@@ -8,7 +8,8 @@
  *   peers.c    asks servers and agents; a child process allocates fabric memory
  *   judge.c    decides: facts in, findings out.  It asks nobody, so that unit tests can give it
  *              machines that are not here
- *   doctor.c   the command: options, text, JSON
+ *   show.c     findings as text, as commands that would repair them, and as JSON
+ *   doctor.c   the command: its options, and who is asked
  *
  * Nothing is changed on the machine.  One thread.
  */
@@ -35,9 +36,10 @@ enum { SODA_FINDINGS_MAX = 80, SODA_DOCTOR_PEERS_MAX = 16 };
 
 struct soda_finding {
 	enum soda_verdict verdict;
-	char check[32];	  /* "kernel.inline": an area and a name, the same in each version */
-	char found[700];  /* a sentence */
-	char advice[400]; /* what to do; "": nothing */
+	char check[32];	   /* "kernel.inline": an area and a name, the same in each version */
+	char found[700];   /* a sentence */
+	char advice[400];  /* what to do; "": nothing */
+	char command[120]; /* a shell's, which does that; "": there is none that fits everywhere */
 };
 
 struct soda_findings {
@@ -85,6 +87,7 @@ struct soda_doctor_facts {
 
 	/* soda_doctor_measure */
 	bool root, ipc_lock; /* effective user 0; CAP_IPC_LOCK */
+	unsigned user;	     /* the real one's number */
 	uint64_t memlock, memlock_max, descriptors, descriptors_max, core, addresses;
 	uint64_t memory_limit, memory_available; /* of cgroups and machine, bytes */
 	unsigned processors;			 /* that the process may run on */
@@ -138,6 +141,20 @@ void soda_judge_memory(const struct soda_doctor_facts *f, struct soda_findings *
 void soda_judge_rdma(const struct soda_doctor_facts *f, struct soda_findings *out);
 void soda_judge_peer(const struct soda_doctor_peer *p, struct soda_findings *out);
 void soda_judge_trial(const struct soda_doctor_trial *t, struct soda_findings *out);
+
+/* Print to stdout; each returns 0, or EOF. */
+
+/*
+ * What is worst comes first.  A terminal gets lines of its width, and colours unless NO_COLOR is
+ * set.  quiet: failures and warnings alone.
+ */
+int soda_doctor_show(const struct soda_findings *all, bool quiet);
+/* A shell script of the commands, with what they repair as comments; those of notes are, too. */
+int soda_doctor_show_commands(const struct soda_findings *all);
+int soda_doctor_show_json(const struct soda_findings *all);
+
+/* The worst verdict of all. */
+enum soda_verdict soda_findings_worst(const struct soda_findings *all);
 /* How many findings have this verdict. */
 size_t soda_findings_count(const struct soda_findings *all, enum soda_verdict verdict);
 

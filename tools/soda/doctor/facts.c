@@ -231,6 +231,7 @@ void soda_doctor_measure(struct soda_doctor_facts *f)
 	uname(&name);
 	snprintf(f->release, sizeof(f->release), "%.71s", name.release);
 	f->root = geteuid() == 0;
+	f->user = getuid();
 	f->ipc_lock = has_capability(CAP_IPC_LOCK);
 	f->memlock = limit_of(RLIMIT_MEMLOCK, &f->memlock_max);
 	f->descriptors = limit_of(RLIMIT_NOFILE, &f->descriptors_max);

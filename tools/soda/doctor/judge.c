@@ -16,6 +16,7 @@
 	"allow "                                                                                   \
 	"userfaultfd and process_madvise in its profile (podman run --security-opt "               \
 	"seccomp=PROFILE.json)"
+#define FOLIOS "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled"
 #define GIVE_DEVICE "give the user access: setfacl -m u:USER:rw /dev/userfaultfd"
 
 enum {
@@ -58,6 +59,27 @@ __attribute__((format(printf, 2, 3))) static void advise(struct soda_finding *f,
 	va_end(args);
 }
 
+/* The command that does what the advice says, where it needs no other word. */
+__attribute__((format(printf, 2, 3))) static void command(struct soda_finding *f, const char *fmt,
+							  ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(f->command, sizeof(f->command), fmt, args);
+	va_end(args);
+}
+
+enum soda_verdict soda_findings_worst(const struct soda_findings *all)
+{
+	enum soda_verdict worst = SODA_VERDICT_OK;
+
+	for (size_t i = 0; i < all->n; i++)
+		if (all->list[i].verdict > worst)
+			worst = all->list[i].verdict;
+	return worst;
+}
+
 size_t soda_findings_count(const struct soda_findings *all, enum soda_verdict verdict)
 {
 	size_t n = 0;
@@ -81,6 +103,15 @@ static const char *number_or_unlimited(uint64_t n, char out[24])
 }
 
 /* The kernel */
+
+/* Let this user call userfaultfd, where no filter of a container forbids it. */
+static void command_access(const struct soda_doctor_facts *f, struct soda_finding *to)
+{
+	if (f->device)
+		command(to, "setfacl -m u:%u:rw /dev/userfaultfd", f->user);
+	else
+		command(to, "sysctl -w vm.unprivileged_userfaultfd=1");
+}
 
 static bool filtered(const struct soda_doctor_facts *f)
 {
@@ -140,6 +171,8 @@ static void judge_handler(const struct soda_doctor_facts *f, struct soda_finding
 		advise(to, "only where programs need that: sysctl -w "
 			   "vm.unprivileged_userfaultfd=1, or a kernel from 6.1 on, which has "
 			   "/dev/userfaultfd");
+	if (!filtered(f))
+		command_access(f, to);
 }
 
 /* Features that cannot be tried without userfaultfd are not known, and no kernel is to blame. */
@@ -201,14 +234,16 @@ static void judge_tls(const struct soda_doctor_facts *f, struct soda_findings *o
 	struct soda_finding *to =
 		add(out, "kernel.tls", *f->no_tls ? SODA_VERDICT_NOTE : SODA_VERDICT_OK);
 
-	if (*f->no_tls)
+	if (*f->no_tls) {
 		found(to,
 		      "%s: SODA_TLS=require and --tls require have no data connections to "
 		      "other machines, but for programs that seal",
 		      f->no_tls);
-	else
+		command(to, "modprobe tls");
+	} else {
 		found(to, "the kernel carries TLS: data connections to other machines may be "
 			  "encrypted (SODA_TLS=require)");
+	}
 }
 
 static void judge_privileges(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -234,6 +269,8 @@ static void judge_privileges(const struct soda_doctor_facts *f, struct soda_find
 	else if (missing)
 		advise(to, "%s",
 		       f->device ? GIVE_DEVICE : "sysctl -w vm.unprivileged_userfaultfd=1");
+	if (missing && !f->seccomp)
+		command_access(f, to);
 }
 
 void soda_judge_kernel(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -274,6 +311,7 @@ static void judge_memlock(const struct soda_doctor_facts *f, struct soda_finding
 	       "LimitMEMLOCK=infinity of the service%s",
 	       f->memlock_max < verbs_bytes(f) ? "; the hard limit is too low, too: root raises it"
 					       : "");
+	command(to, "ulimit -l unlimited");
 }
 
 static void judge_map_count(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -288,11 +326,13 @@ static void judge_map_count(const struct soda_doctor_facts *f, struct soda_findi
 		return;
 	}
 	found(to, "vm.max_map_count: %" PRIu64 " mappings a process", f->map_count);
-	if (few)
-		advise(to,
-		       "sysctl -w vm.max_map_count=%d, or more: each object, each change of "
-		       "protection and each region of a server takes mappings",
-		       MAP_COUNT_MIN);
+	if (!few)
+		return;
+	advise(to,
+	       "sysctl -w vm.max_map_count=%d, or more: each object, each change of protection and "
+	       "each region of a server takes mappings",
+	       MAP_COUNT_MIN);
+	command(to, "sysctl -w vm.max_map_count=%d", MAP_COUNT_MIN);
 }
 
 static void judge_descriptors(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -311,9 +351,12 @@ static void judge_descriptors(const struct soda_doctor_facts *f, struct soda_fin
 	      "connection, an agent's store one a GiB",
 	      number_or_unlimited(f->descriptors, soft),
 	      number_or_unlimited(f->descriptors_max, hard), 2 * pairs + 2);
-	if (few)
-		advise(to, "ulimit -n %" PRIu64 "%s", need < 1024 ? 1024 : need,
-		       f->descriptors_max < need ? ", for which root raises the hard limit" : "");
+	if (!few)
+		return;
+	need = need < 1024 ? 1024 : need;
+	advise(to, "ulimit -n %" PRIu64 "%s", need,
+	       f->descriptors_max < need ? ", for which root raises the hard limit" : "");
+	command(to, "ulimit -n %" PRIu64, need);
 }
 
 static void judge_core(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -324,8 +367,10 @@ static void judge_core(const struct soda_doctor_facts *f, struct soda_findings *
 
 	found(to, "core dumps (ulimit -c): %s; fabric memory is never in them",
 	      f->core ? size_or_unlimited(f->core, limit) : "none");
-	if (!f->core)
-		advise(to, "where a crash is to be looked into: ulimit -c unlimited");
+	if (f->core)
+		return;
+	advise(to, "where a crash is to be looked into: ulimit -c unlimited");
+	command(to, "ulimit -c unlimited");
 }
 
 static void judge_addresses(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -339,9 +384,10 @@ static void judge_addresses(const struct soda_doctor_facts *f, struct soda_findi
 	      limited ? ", which bounds how much fabric memory a program can have, its tables "
 			"included"
 		      : "");
-	if (limited)
-		advise(to, "ulimit -v unlimited: libsoda reserves 4 TiB of addresses, not of "
-			   "memory");
+	if (!limited)
+		return;
+	advise(to, "ulimit -v unlimited: libsoda reserves 4 TiB of addresses, not of memory");
+	command(to, "ulimit -v unlimited");
 }
 
 void soda_judge_limits(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -384,9 +430,11 @@ static void judge_overcommit(const struct soda_doctor_facts *f, struct soda_find
 	      never ? ": all fabric memory that a program allocates counts against the machine's "
 		      "commit limit, though at most the page buffer is ever here"
 		    : "");
-	if (never)
-		advise(to, "sysctl -w vm.overcommit_memory=0 on nodes whose programs use fabric "
-			   "memory, or a larger vm.overcommit_ratio");
+	if (!never)
+		return;
+	advise(to, "sysctl -w vm.overcommit_memory=0 on nodes whose programs use fabric memory, or "
+		   "a larger vm.overcommit_ratio");
+	command(to, "sysctl -w vm.overcommit_memory=0");
 }
 
 static void judge_huge(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -413,13 +461,14 @@ static void judge_folios(const struct soda_doctor_facts *f, struct soda_findings
 
 	found(to, "shared memory in pages of 64 KiB (soda-dpu-agent --store): %s",
 	      *f->folios ? f->folios : "not there");
-	if (off && *f->folios)
-		advise(to, "echo advise > /sys/kernel/mm/transparent_hugepage/hugepages-64kB/"
-			   "shmem_enabled, before the agent starts: its store then takes half of "
-			   "the processor time; other programs are not concerned");
-	else if (off)
+	if (off && *f->folios) {
+		advise(to, "echo advise > " FOLIOS ", before the agent starts: its store then "
+			   "takes half of the processor time; other programs are not concerned");
+		command(to, "echo advise > " FOLIOS);
+	} else if (off) {
 		advise(to, "nothing, unless an agent here has a --store: Linux 6.11 has them, and "
 			   "its store takes half of the processor time then");
+	}
 }
 
 void soda_judge_memory(const struct soda_doctor_facts *f, struct soda_findings *out)
@@ -473,11 +522,13 @@ void soda_judge_rdma(const struct soda_doctor_facts *f, struct soda_findings *ou
 		to->verdict = missing;
 		found(to, "RDMA devices: %s; /dev/infiniband/rdma_cm is not there", devices);
 		advise(to, "modprobe rdma_ucm; in a container, pass /dev/infiniband");
+		command(to, "modprobe rdma_ucm");
 	} else if (!f->rdma_cm_opens) {
 		to->verdict = missing;
 		found(to, "RDMA devices: %s; /dev/infiniband/rdma_cm does not open for this user",
 		      devices);
 		advise(to, "chmod 666 /dev/infiniband/rdma_cm, as rdma-core's udev rule does");
+		command(to, "chmod 666 /dev/infiniband/rdma_cm");
 	} else if (!active_devices(f)) {
 		to->verdict = missing;
 		found(to, "RDMA devices: %s; no port is active", devices);
@@ -589,6 +640,6 @@ void soda_judge_trial(const struct soda_doctor_trial *t, struct soda_findings *o
 	advise(to, "%s",
 	       t->err == -EINVAL ? "correct the SODA_ variables of the environment; soda(7) lists "
 				   "them"
-				 : "repair what fails above first; SODA_LOG=info lets a program "
+				 : "repair what else fails first; SODA_LOG=info lets a program "
 				   "say more");
 }

@@ -16,7 +16,7 @@
 struct options {
 	uint32_t to;
 	uint64_t memory;
-	bool symmetric;
+	bool symmetric, weights;
 };
 
 /* enum soda_graph_format and one more. */
@@ -31,9 +31,15 @@ static const struct soda_option option_table[] = {
 	OPTION("symmetric", 0, BOOL, symmetric,
 	       .help = "Each edge in both directions, once, and no self-loops; without it the "
 		       "edges stay as they are."),
+	OPTION("weights", 0, BOOL, weights,
+	       .help = "With the edges' weights, as 64-bit floats from 0 to 1e250: the third "
+		       "number "
+		       "of a line in an edge list, real or integer values in Matrix Market, those "
+		       "of WeightedAdjacencyGraph, OUTPUT.weights of a triple. GAP's .sg has none. "
+		       "Of equal edges that --symmetric makes one the lightest stays."),
 	OPTION("memory", 0, SIZE, memory, .arg = "SIZE", .def = "512M", .min = 1 << 20,
 	       .help = "For sorting; what does not fit lies beside OUTPUT meanwhile, 8 bytes for "
-		       "each edge."),
+		       "each edge, 16 with --weights."),
 };
 
 static const struct soda_conf conf = {
@@ -42,14 +48,16 @@ static const struct soda_conf conf = {
 	.args = "INPUT OUTPUT",
 	.description =
 		"Reads edge lists as SNAP publishes them (comments, CRLF, ids with gaps), "
-		"Matrix Market coordinate files (values are skipped), Ligra's "
-		"AdjacencyGraph text, all of them gzipped or not, Ligra's binary triple "
-		"(INPUT without its ending) and GAP's .sg.\n\n"
+		"Matrix Market coordinate files (values are skipped without --weights), Ligra's "
+		"AdjacencyGraph and, with --weights, WeightedAdjacencyGraph text, all of them "
+		"gzipped or not, Ligra's binary triple (INPUT without its ending) and GAP's "
+		".sg.\n\n"
 		"Neighbours come out in ascending order. Ids with gaps are numbered anew, "
 		"and the old ones kept beside a binary triple, as OUTPUT.labels, and in edge "
 		"lists. A triple "
 		"of a directed graph gets its in-edges as a second one: OUTPUT.in.config, "
-		".in.idx, .in.adj.\n\n"
+		".in.idx, .in.adj. With --weights there are OUTPUT.weights and .in.weights, "
+		"which Ligra does not read.\n\n"
 		"The result is made in a hidden folder beside OUTPUT and takes its place "
 		"when it is whole: a conversion that fails leaves what was there. The input "
 		"is never replaced, nor is a file that has the name of one of a triple and "
@@ -88,6 +96,7 @@ static int build(const struct options *o, const char *input, const char *path,
 {
 	struct soda_graph_build how = { .path = path,
 					.symmetric = o->symmetric,
+					.weighted = o->weights,
 					.memory = o->memory,
 					.progress = soda_graph_tool_progress };
 	struct soda_graph_source *source;

@@ -14,11 +14,14 @@
 #define IDS ((uint64_t)1 << 16)
 
 struct options {
-	bool json;
+	bool json, weights;
 };
 
 static const struct soda_option option_table[] = {
 	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object."),
+	OPTION("weights", 0, BOOL, weights,
+	       .help = "Read the edges' weights, too, as soda graph convert --weights does: the "
+		       "least, the greatest, and their mean."),
 };
 
 static const struct soda_conf conf = {
@@ -37,6 +40,8 @@ static const struct soda_conf conf = {
 struct facts {
 	struct soda_graph_source *source;
 	uint64_t edges, loops, largest_id;
+	double *weights; /* of a batch; NULL: not read */
+	double lightest, heaviest, weight_sum;
 	/*
 	 * One number for each of `room` ids: 0 does not occur, else its edges and 1.  Pages of ids
 	 * that do not occur are never touched, and take no memory.
@@ -104,21 +109,49 @@ static int count_batch(struct facts *f, const struct soda_graph_edge *edges, lon
 	return 0;
 }
 
-static int read_all(struct facts *f, struct soda_graph_error *err)
+static void count_weights(struct facts *f, long count)
 {
-	struct soda_graph_edge *batch = malloc(BATCH * sizeof(*batch));
-	long count = 0;
-	int ret;
+	for (long i = 0; f->weights && i < count; i++) {
+		double weight = f->weights[i];
+		bool first = f->edges == (uint64_t)count && !i;
 
-	if (!batch)
-		return soda_graph_fail(err, ENOMEM, "out of memory for a batch of edges");
-	ret = f->source->rewind(f->source, err);
+		if (first || weight < f->lightest)
+			f->lightest = weight;
+		if (first || weight > f->heaviest)
+			f->heaviest = weight;
+		f->weight_sum += weight;
+	}
+}
+
+static int read_edges(struct facts *f, struct soda_graph_edge *batch, struct soda_graph_error *err)
+{
+	long count = 0;
+	int ret = f->source->rewind(f->source, err);
+
 	while (!ret && (count = f->source->next(f->source, batch, BATCH, err)) > 0) {
 		ret = count_batch(f, batch, count, err);
+		count_weights(f, count);
 		soda_graph_tool_progress(NULL, "reading", f->source->fraction(f->source));
 	}
-	free(batch);
 	return ret ? ret : (int)count;
+}
+
+static int read_all(struct facts *f, bool weights, struct soda_graph_error *err)
+{
+	struct soda_graph_edge *batch = malloc(BATCH * sizeof(*batch));
+	int ret = 0;
+
+	if (weights)
+		f->weights = malloc(BATCH * sizeof(*f->weights));
+	if (!batch || (weights && !f->weights))
+		ret = soda_graph_fail(err, ENOMEM, "out of memory for a batch of edges");
+	if (!ret && weights)
+		ret = soda_graph_source_weigh(f->source, f->weights, err);
+	if (!ret)
+		ret = read_edges(f, batch, err);
+	free(f->weights);
+	free(batch);
+	return ret;
 }
 
 static json_t *describe(const struct facts *f)
@@ -163,23 +196,34 @@ static void print(const json_t *facts)
 		else if (json_is_boolean(value))
 			puts(json_is_true(value) ? "yes" : "not known to be");
 		else if (json_is_real(value))
-			printf("%.2f\n", json_real_value(value));
+			printf(strstr(key, "degree") ? "%.2f\n" : "%.9g\n", json_real_value(value));
 		else
 			printf("%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
 	}
 }
 
-static int show(const struct facts *f, bool as_json)
+static void describe_weights(const struct facts *f, json_t *facts)
+{
+	double mean = f->edges ? f->weight_sum / (double)f->edges : 0;
+
+	json_object_set_new(facts, "least_weight", json_real(f->lightest));
+	json_object_set_new(facts, "greatest_weight", json_real(f->heaviest));
+	json_object_set_new(facts, "mean_weight", json_real(mean));
+}
+
+static int show(const struct facts *f, const struct options *o)
 {
 	json_t *facts = describe(f);
 
 	if (!facts)
 		return SODA_EXIT_FAILED;
-	if (as_json)
+	if (o->weights)
+		describe_weights(f, facts);
+	if (o->json)
 		json_dumpf(facts, stdout, JSON_COMPACT);
 	else
 		print(facts);
-	if (as_json)
+	if (o->json)
 		putchar('\n');
 	json_decref(facts);
 	return fflush(stdout) ? SODA_EXIT_FAILED : SODA_EXIT_OK;
@@ -201,9 +245,9 @@ int soda_command_graph_info(int argc, char **argv)
 	ret = soda_graph_source_open(path, &f.source, &err);
 	if (ret)
 		return soda_graph_tool_fail(conf.program, ret, &err);
-	ret = read_all(&f, &err);
+	ret = read_all(&f, o.weights, &err);
 	soda_graph_tool_progress(NULL, NULL, 0);
-	status = ret ? soda_graph_tool_fail(conf.program, ret, &err) : show(&f, o.json);
+	status = ret ? soda_graph_tool_fail(conf.program, ret, &err) : show(&f, &o);
 	f.source->close(f.source);
 	if (f.degrees)
 		munmap(f.degrees, room_bytes(&f));

@@ -55,9 +55,9 @@ void soda_graph_tool_progress(void *unused, const char *step, double fraction)
 void soda_graph_tool_report(const char *path, const struct soda_graph_info *info, uint64_t begin_ns)
 {
 	soda_graph_tool_progress(NULL, NULL, 0);
-	printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges%s, in %.1f s\n", path, info->vertices,
+	printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges%s%s, in %.1f s\n", path, info->vertices,
 	       info->edges, info->symmetric ? " (symmetric)" : "",
-	       (double)(soda_now_ns() - begin_ns) / 1e9);
+	       info->weighted ? " with weights" : "", (double)(soda_now_ns() - begin_ns) / 1e9);
 }
 
 static const char usage[] = "Usage: soda graph COMMAND [ARGUMENT]...\n"

@@ -85,6 +85,8 @@ void soda_top_spark(struct soda_top_canvas *c, int row, int column, int width, c
 	const wchar_t *levels = c->utf8 ? blocks : ascii;
 	float high = 0;
 
+	if (c->once)
+		return;
 	if (n > width) {
 		values += n - width;
 		n = width;

@@ -34,6 +34,7 @@ struct soda_top_canvas {
 	int first; /* rows above this one are not drawn to: they do not scroll */
 	int last;  /* this row and those below are not drawn to either */
 	bool utf8; /* graphs may have more than ASCII */
+	bool once; /* one look has no history: no graphs */
 	struct soda_top_cell *cells;
 };
 

@@ -100,7 +100,7 @@ static int page_width(void)
 static int print_once(struct soda_top_ui *ui, bool utf8)
 {
 	enum { ROWS_EACH = SODA_TOP_ROWS_MAX + 1024 + 8 };
-	struct soda_top_canvas page = { .utf8 = utf8 };
+	struct soda_top_canvas page = { .utf8 = utf8, .once = true };
 
 	await_answers(ui);
 	if (soda_top_canvas_resize(&page, page_width(), 4 + ui->targets_n * ROWS_EACH)) {

@@ -108,6 +108,29 @@ static void case_malloc(void)
 }
 
 /* A program that tells glibc to map nothing: its large blocks are fabric memory all the same. */
+/* As a C++ function of the program's calls it: take(unsigned long), of the namespace `program`. */
+static void *(*operator_new)(size_t);
+static __attribute__((noinline, noclone)) void *take(size_t bytes) __asm__("_ZN7program4takeEm");
+
+static void *take(size_t bytes)
+{
+	unsigned char *p = operator_new(bytes);
+
+	fill(p, bytes, 3); /* the call is not the function's last */
+	return p;
+}
+
+static void case_new(void)
+{
+	void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_GLOBAL);
+
+	if (!library)
+		exit(77);
+	*(void **)&operator_new = dlsym(library, "_Znwm");
+	CHECK(operator_new);
+	CHECK(in_fam(take(BIG)));
+}
+
 static void case_brk(void)
 {
 	unsigned char *p;
@@ -523,6 +546,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "malloc", case_malloc },
 		{ "brk", case_brk },
+		{ "new", case_new },
 		{ "maps", case_maps },
 		{ "calls", case_calls },
 		{ "threads", case_threads },
