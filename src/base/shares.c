@@ -53,6 +53,20 @@ bool soda_shares_room(const struct soda_shares *shares, uint64_t total, struct s
 	return left - n >= kept_for_others(shares, total, holder) + back;
 }
 
+uint64_t soda_shares_left(const struct soda_shares *shares, uint64_t total,
+			  struct soda_holder holder)
+{
+	uint64_t left = shares->all < total ? total - shares->all : 0;
+	uint64_t has = soda_shares_of(shares, holder.number), own = 0, common;
+	uint64_t kept = soda_shares_kept(total, holder.of);
+	uint64_t others = kept_for_others(shares, total, holder);
+
+	if (holder.number && has < kept)
+		own = kept - has < left ? kept - has : left;
+	common = left > others ? left - others : 0;
+	return own > common ? own : common;
+}
+
 int soda_shares_prepare(struct soda_shares *shares, uint32_t number)
 {
 	uint32_t n = number + MORE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Places of which there are so many, or memory of so many bytes, which tenants share: clients,
- * connections, regions, caches.  Half of it is kept, in equal parts, for each tenant: so much no
- * other tenant ever takes, whether it is used or not.  The other half is for those who come first.
- * A single tenant may have all.
+ * connections, regions, caches, an agent's memory for movement, messages, READs and WRITEs.  Half
+ * of it is kept, in equal parts, for each tenant: so much no other tenant ever takes, whether it is
+ * used or not.  The other half is for those who come first. A single tenant may have all.
  *
  *   |  kept for A  |  kept for B  |  kept for C  |  those who come first  |
  *
@@ -40,6 +40,9 @@ bool soda_shares_owed(const struct soda_shares *shares, uint64_t total, struct s
  */
 bool soda_shares_room(const struct soda_shares *shares, uint64_t total, struct soda_holder holder,
 		      uint64_t n, uint64_t back);
+/* The largest n for which there is room, with back 0. */
+uint64_t soda_shares_left(const struct soda_shares *shares, uint64_t total,
+			  struct soda_holder holder);
 /* A later soda_shares_take() of this holder does not fail. 0; -ENOMEM. */
 int soda_shares_prepare(struct soda_shares *shares, uint32_t number);
 /* n are taken, whether there is room or not. 0; -ENOMEM: they are not. */

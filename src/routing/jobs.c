@@ -146,7 +146,8 @@ void soda_msg_jobs_destroy(struct soda_msg_jobs *all)
 	pthread_join(all->watch, NULL);
 	if (all->has_last)
 		pthread_join(all->last, NULL);
-	assert(!all->reserved && !all->list && !all->away);
+	assert(!all->reserved.all && !all->list && !all->away);
+	soda_shares_free(&all->reserved);
 	soda_secret_free(all->own, sizeof(*all->own));
 	sem_destroy(&all->turns);
 	pthread_cond_destroy(&all->changed);
@@ -186,13 +187,23 @@ static void destroy(struct soda_msg_job *job)
 	free(job);
 }
 
-/*
- * Bytes of one rank's inbox in a new job: as many as may be, of what is left, and beside which all
- * ranks may have rings, if they can.  0: too little is left.
- */
-static uint64_t inbox_bytes(const struct soda_msg_jobs *all, uint32_t ranks, bool local)
+uint64_t soda_msg_jobs_left_locked(const struct soda_msg_jobs *all, uint32_t tenant)
 {
-	uint64_t bytes = all->tuning.inbox_bytes, left = all->budget - all->reserved;
+	const struct soda_msg_owners *owners = &all->owners;
+	uint32_t tenants = owners->tenants ? owners->tenants(owners->arg) : 0;
+
+	return soda_shares_left(&all->reserved, all->budget,
+				(struct soda_holder){ tenant, tenants });
+}
+
+/*
+ * Bytes of one rank's inbox in a new job: as many as may be, of what is left for its tenant, and
+ * beside which all ranks may have rings, if they can.  0: too little is left.
+ */
+static uint64_t inbox_bytes(const struct soda_msg_jobs *all, uint32_t ranks, uint64_t left,
+			    bool local)
+{
+	uint64_t bytes = all->tuning.inbox_bytes;
 	uint64_t rings = local ? ranks * soda_msg_rings_bytes(ranks) : 0;
 
 	if (rings + (uint64_t)ranks * SODA_MSG_INBOX_LEAST <= left)
@@ -406,6 +417,38 @@ static int return_locked(struct soda_msg_jobs *all, struct soda_msg_job *job,
 	return 0;
 }
 
+/* A new job, which is in the list. */
+static int make_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
+		       const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
+		       struct soda_msg_job **job_p, struct soda_why *why)
+{
+	uint64_t left = soda_msg_jobs_left_locked(all, who->tenant);
+	uint64_t each = inbox_bytes(all, join->ranks, left, who->local);
+	struct soda_msg_job *job;
+
+	if (!each)
+		return soda_msg_refuse(
+			why, -ENOSPC,
+			"messages: %u ranks need %llu KiB of the agent's"
+			" --msg-memory, and %llu KiB are left%s",
+			join->ranks, (unsigned long long)join->ranks * (SODA_MSG_INBOX_LEAST >> 10),
+			(unsigned long long)left >> 10,
+			left < all->budget - all->reserved.all
+				? ", beside what is kept for other tenants"
+				: "");
+	if (soda_shares_prepare(&all->reserved, who->tenant))
+		return -ENOMEM;
+	job = make(all, join, place, who, each);
+	if (!job)
+		return -ENOMEM;
+	soda_shares_take(&all->reserved, who->tenant, job->memory_bytes); /* prepared */
+	job->next = all->list;
+	all->list = job;
+	all->n++;
+	*job_p = job;
+	return 0;
+}
+
 static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
 		       const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
 		       const void *owner, struct soda_msg_job **job_p, bool *made_p,
@@ -419,27 +462,8 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 		ret = job ? check_same(job, join, place, who, why) : 0;
 		return ret < 0 ? ret : return_locked(all, job, join, owner, job_p, why);
 	}
-	if (!job) {
-		uint64_t each = inbox_bytes(all, join->ranks, who->local);
-
-		if (!each)
-			return soda_msg_refuse(
-				why, -ENOSPC,
-				"messages: %u ranks need %llu KiB of the agent's"
-				" --msg-memory, and %llu KiB are left",
-				join->ranks,
-				(unsigned long long)join->ranks * (SODA_MSG_INBOX_LEAST >> 10),
-				(unsigned long long)(all->budget - all->reserved) >> 10);
-		job = make(all, join, place, who, each);
-		if (!job)
-			return -ENOMEM;
-		job->next = all->list;
-		all->list = job;
-		all->n++;
-		all->reserved += job->memory_bytes;
-	} else {
-		ret = check_same(job, join, place, who, why);
-	}
+	ret = job ? check_same(job, join, place, who, why)
+		  : make_locked(all, join, place, who, &job, why);
 	if (ret == 0)
 		ret = take_place(job, join, who, owner, why);
 	if (ret < 0)
@@ -619,7 +643,7 @@ void soda_msg_job_put(struct soda_msg_job *job, bool client)
 	last = --job->refs == 0;
 	if (last) {
 		all->n--;
-		all->reserved -= job->memory_bytes + job->rings_bytes;
+		soda_shares_put(&all->reserved, job->tenant, job->memory_bytes + job->rings_bytes);
 	} else if (closing) {
 		pthread_mutex_lock(&job->lock);
 		job->closing = true;

@@ -14,6 +14,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include "base/shares.h"
 #include "routing/inbox.h"
 #include "routing/near.h"
 #include "transport/api/service.h"
@@ -163,6 +164,8 @@ struct soda_msg_owners {
 	 */
 	int (*find)(void *arg, uint32_t from, const char **name_p, size_t *bytes_p,
 		    uint32_t *tenant_p, struct soda_why *why);
+	/* How many tenants there are now, which have shares of the memory. */
+	uint32_t (*tenants)(void *arg);
 };
 
 struct soda_msg_jobs {
@@ -170,9 +173,9 @@ struct soda_msg_jobs {
 	struct soda_msg_owners owners; /* likewise; zeroed: nobody proves who it is */
 	sem_t turns;		       /* of tuning.threads, where these are limited */
 	pthread_mutex_t lock;
-	pthread_cond_t fewer;	   /* jobs, or threads */
-	uint64_t budget;	   /* set before start, then constant */
-	uint64_t reserved;	   /* guarded by lock, and so the next */
+	pthread_cond_t fewer;	     /* jobs, or threads */
+	uint64_t budget;	     /* set before start, then constant */
+	struct soda_shares reserved; /* guarded by lock, and so the next; holders are tenants */
 	struct soda_job_pair *own; /* this router's; NULL: no job with a key has asked for it yet */
 	struct soda_msg_job *list; /* all whose name can be joined */
 	unsigned n;		   /* jobs, those that are not listed too */
@@ -208,7 +211,7 @@ void soda_msg_jobs_destroy(struct soda_msg_jobs *all);
 /*
  * Find the job or make it, and take the rank's place in it.  -EINVAL: impossible rank or name, or
  * the job has another number of ranks; -EACCES: another key or user; -EBUSY: the rank is there;
- * -ENOSPC: no memory for its inboxes, nor
+ * -ENOSPC: no memory for its inboxes, beside what is kept for other tenants (base/shares.h), nor
  * any that jobs which have ended give back within a second; -ENOMEM.  *made_p: the job is new, and
  * its links, if any, are to be started. owner: the connection.  A client that comes back
  * (join->again) takes the place of its older one: -ESTALE: the job, or its place in it, has ended

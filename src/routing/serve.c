@@ -40,9 +40,9 @@ static bool reserve(struct soda_msg_jobs *all, struct soda_msg_job *job, uint64_
 	bool fits;
 
 	pthread_mutex_lock(&all->lock);
-	fits = bytes <= all->budget - all->reserved;
+	fits = bytes <= soda_msg_jobs_left_locked(all, job->tenant);
 	if (fits) {
-		all->reserved += bytes;
+		soda_shares_take(&all->reserved, job->tenant, bytes); /* prepared: it has inboxes */
 		job->rings_bytes += bytes;
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -52,7 +52,7 @@ static bool reserve(struct soda_msg_jobs *all, struct soda_msg_job *job, uint64_
 static void give_back(struct soda_msg_jobs *all, struct soda_msg_job *job, uint64_t bytes)
 {
 	pthread_mutex_lock(&all->lock);
-	all->reserved -= bytes;
+	soda_shares_put(&all->reserved, job->tenant, bytes);
 	job->rings_bytes -= bytes;
 	pthread_mutex_unlock(&all->lock);
 }

@@ -47,6 +47,26 @@ void agent_stop(struct agent *a)
 	assert_int_equal(soda_dpu_stop(&a->dpu, AGENT_TIMEOUT_MS), 0);
 }
 
+static uint64_t taken(struct agent *a, const struct soda_shares *shares)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&a->dpu.movement.buffers.lock);
+	bytes = shares->all;
+	pthread_mutex_unlock(&a->dpu.movement.buffers.lock);
+	return bytes;
+}
+
+uint64_t agent_move_bytes(struct agent *a)
+{
+	return taken(a, &a->dpu.movement.buffers.reserved);
+}
+
+uint64_t agent_list_bytes(struct agent *a)
+{
+	return taken(a, &a->dpu.movement.lists);
+}
+
 const char *agent_shm(void)
 {
 	static char address[64];

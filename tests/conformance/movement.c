@@ -210,7 +210,7 @@ static void moved(const char *where)
 	assert_int_equal(place.agent.dpu.movement.read_bytes +
 				 place.agent.dpu.movement.streamed_bytes,
 			 10 * BYTES);
-	assert_int_equal(place.agent.dpu.movement.list_bytes, 0);
+	assert_int_equal(agent_list_bytes(&place.agent), 0);
 	down();
 }
 
@@ -417,7 +417,7 @@ static void many(const char *where)
 	while ((step = 0, soda_move_test(t[0], &step)) == -EINPROGRESS)
 		poll(NULL, 0, 1);
 	assert_int_equal(step, 3 * SODA_MOVE_TICKETS_MAX + 201);
-	assert_int_equal(place.agent.dpu.movement.list_bytes, 0);
+	assert_int_equal(agent_list_bytes(&place.agent), 0);
 	down();
 }
 
@@ -1359,11 +1359,11 @@ static void test_long_gets_end(void **state)
 		FAILS(wait_for(l.t[i], NULL), -ECANCELED);
 	for (unsigned i = 0; i < last; i++)
 		OK(soda_move_end(l.b[i]));
-	for (int ms = 0; buffers->reserved && ms < TIMEOUT_MS; ms++)
+	for (int ms = 0; buffers->reserved.all && ms < TIMEOUT_MS; ms++)
 		poll(NULL, 0, 1);
-	assert_int_equal(buffers->reserved, 0);
+	assert_int_equal(buffers->reserved.all, 0);
 	assert_int_equal(place.agent.dpu.movement.published, 0);
-	assert_int_equal(place.agent.dpu.movement.list_bytes, 0);
+	assert_int_equal(agent_list_bytes(&place.agent), 0);
 	longs_down(&l);
 }
 

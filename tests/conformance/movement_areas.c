@@ -109,13 +109,10 @@ static void up(enum reach reach, unsigned copies)
 
 static void await_nothing_reserved(void)
 {
-	struct soda_buffers *all = &agent.dpu.movement.buffers;
 	uint64_t left = 1;
 
 	for (int ms = 0; left && ms < TIMEOUT_MS; ms++) {
-		pthread_mutex_lock(&all->lock);
-		left = all->reserved;
-		pthread_mutex_unlock(&all->lock);
+		left = agent_move_bytes(&agent);
 		poll(NULL, 0, !!left);
 	}
 	assert_int_equal(left, 0);
@@ -126,7 +123,7 @@ static void down(void)
 	soda_move_close(reader);
 	soda_move_disconnect(mover);
 	await_nothing_reserved();
-	assert_int_equal(agent.dpu.movement.list_bytes, 0);
+	assert_int_equal(agent_list_bytes(&agent), 0);
 	stop_agent();
 }
 

@@ -106,13 +106,10 @@ static void up(const char *where, unsigned copies)
 
 static void await_nothing_reserved(void)
 {
-	struct soda_buffers *all = &agent.dpu.movement.buffers;
 	uint64_t left = 1;
 
 	for (int ms = 0; left && ms < TIMEOUT_MS; ms++) {
-		pthread_mutex_lock(&all->lock);
-		left = all->reserved + agent.dpu.movement.list_bytes;
-		pthread_mutex_unlock(&all->lock);
+		left = agent_move_bytes(&agent) + agent_list_bytes(&agent);
 		poll(NULL, 0, !!left);
 	}
 	assert_int_equal(left, 0);
@@ -242,7 +239,7 @@ static void left(const char *where)
 		hand_over(BYTES, 0);
 	await_waiting();
 	soda_move_disconnect(mover);
-	assert_true(agent.dpu.movement.buffers.reserved > 0);
+	assert_true(agent_move_bytes(&agent) > 0);
 	closed = false;
 	await_nothing_reserved();
 	agent_stop(&agent);

@@ -110,8 +110,8 @@ bool sim_agent_movement(struct sim_agent_movement *out)
 	if (ending || !sim_lock_is_free(&m->lock) || !sim_lock_is_free(&m->buffers.lock))
 		return false;
 	sim_hold(true);
-	*out = (struct sim_agent_movement){ .reserved = m->buffers.reserved,
-					    .list_bytes = atomic_load(&m->list_bytes),
+	*out = (struct sim_agent_movement){ .reserved = m->buffers.reserved.all,
+					    .list_bytes = m->lists.all,
 					    .buffers = m->buffers.n,
 					    .rings = atomic_load(&m->rings),
 					    .idle = !m->turn && !m->stores };

@@ -256,7 +256,8 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .def = "0",
 	  .help = "Memory for buffers that programs fill and others read, by soda_move(3). Each "
-		  "buffer's is taken when it is reserved. 0: there are none." },
+		  "buffer's is taken when it is reserved. Tenants have parts of it. 0: there are "
+		  "none." },
 	{ .name = "msg-memory",
 	  .env = ENV "MSG_MEMORY",
 	  .type = SODA_OPT_SIZE,
@@ -264,7 +265,8 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .def = "0",
 	  .help = "Memory for messages under way between programs, by soda_msg_start(3): of each "
-		  "rank of a job 128K to 1M, as there is. 0: no messages are routed." },
+		  "rank of a job 128K to 1M, as there is. Tenants have parts of it. 0: no messages "
+		  "are routed." },
 	{ .name = "msg-inbox",
 	  .env = ENV "MSG_INBOX",
 	  .type = SODA_OPT_SIZE,
@@ -329,7 +331,7 @@ static const struct soda_option options[] = {
 	  .min = 8u << 20,
 	  .help = "Memory for both, of all clients together, half for writes and half for reads. "
 		  "Where it is used up each client goes on with one write, and with 256 KiB of "
-		  "reads, at a time." },
+		  "reads, at a time. Tenants have parts of it." },
 	{ .name = "window",
 	  .env = ENV "WINDOW",
 	  .type = SODA_OPT_SIZE,

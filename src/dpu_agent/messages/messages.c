@@ -65,6 +65,13 @@ static int find_owner(void *arg, uint32_t from, const char **name_p, size_t *byt
 	return 0;
 }
 
+static uint32_t count_tenants(void *arg)
+{
+	const struct soda_sessions *own = arg;
+
+	return atomic_load(&own->tenants->there);
+}
+
 /* Hooks */
 
 static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
@@ -119,9 +126,11 @@ int soda_messages_start(struct soda_router *m, struct soda_sessions *all, uint64
 	if (ret < 0)
 		return ret;
 	if (all->tenants)
-		m->jobs.owners = (struct soda_msg_owners){
-			.arg = all, .identify = identify, .name = name_of, .find = find_owner
-		};
+		m->jobs.owners = (struct soda_msg_owners){ .arg = all,
+							   .identify = identify,
+							   .name = name_of,
+							   .find = find_owner,
+							   .tenants = count_tenants };
 	ret = soda_services_register(&all->services, &service, m);
 	if (ret < 0)
 		soda_router_stop(m);
@@ -142,7 +151,7 @@ void soda_messages_walk(struct soda_router *m, struct soda_metrics *metrics)
 	if (!m->jobs.budget)
 		return;
 	pthread_mutex_lock(&m->jobs.lock);
-	reserved = m->jobs.reserved;
+	reserved = m->jobs.reserved.all;
 	n = m->jobs.n;
 	pthread_mutex_unlock(&m->jobs.lock);
 	soda_metrics_say_level(metrics, "msg_jobs", "jobs whose messages are routed", n);

@@ -17,10 +17,10 @@ static struct soda_move_area_tail *tail(const struct soda_area *a)
 	return (struct soda_move_area_tail *)(void *)(a->memory + a->bytes);
 }
 
-int soda_area_make(struct soda_buffers *all, uint64_t bytes, struct soda_area *area_p,
-		   struct soda_why *why)
+int soda_area_make(struct soda_buffers *all, uint64_t bytes, uint32_t tenant,
+		   struct soda_area *area_p, struct soda_why *why)
 {
-	struct soda_area a = { .bytes = soda_move_area_tail_at(bytes) };
+	struct soda_area a = { .bytes = soda_move_area_tail_at(bytes), .tenant = tenant };
 	int ret;
 
 	if (!bytes || bytes > SODA_MOVE_BYTES_MAX) {
@@ -28,13 +28,13 @@ int soda_area_make(struct soda_buffers *all, uint64_t bytes, struct soda_area *a
 			 SODA_MOVE_BYTES_MAX);
 		return -EINVAL;
 	}
-	ret = soda_buffers_take(all, whole(bytes), why);
+	ret = soda_buffers_take(all, tenant, whole(bytes), why);
 	if (ret < 0)
 		return ret;
 	ret = soda_memory_make("soda-move-area", whole(bytes), SODA_MEMORY_MAPPED, &a.fd, &a.memory,
 			       why);
 	if (ret < 0) {
-		soda_buffers_give(all, whole(bytes));
+		soda_buffers_give(all, tenant, whole(bytes));
 		return ret;
 	}
 	atomic_store_explicit(&tail(&a)->stands, 1, memory_order_relaxed); /* nobody has it yet */
@@ -47,7 +47,7 @@ void soda_area_unmake(struct soda_buffers *all, struct soda_area *a)
 	if (!a->memory)
 		return;
 	soda_memory_unmake(a->fd, a->memory, whole(a->bytes));
-	soda_buffers_give(all, whole(a->bytes));
+	soda_buffers_give(all, a->tenant, whole(a->bytes));
 	*a = (struct soda_area){ .memory = NULL };
 }
 

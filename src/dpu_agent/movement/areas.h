@@ -16,7 +16,8 @@
 struct soda_area {
 	uint8_t *memory; /* NULL: there is none of this number */
 	int fd;
-	uint64_t bytes; /* of the data, in whole pages */
+	uint64_t bytes;	 /* of the data, in whole pages */
+	uint32_t tenant; /* whose share it is of */
 };
 
 struct soda_areas {
@@ -24,11 +25,11 @@ struct soda_areas {
 };
 
 /*
- * Make an area of so many bytes, counted against the budget; it is not in the table yet.  -EINVAL:
- * no such size; -ENOSPC: over the budget; -ENOMEM; -ENOTSUP. why is set.
+ * Make an area of so many bytes, counted against the budget as the tenant's; it is not in the table
+ * yet.  -EINVAL: no such size; -ENOSPC: over the budget; -ENOMEM; -ENOTSUP. why is set.
  */
-int soda_area_make(struct soda_buffers *all, uint64_t bytes, struct soda_area *area_p,
-		   struct soda_why *why);
+int soda_area_make(struct soda_buffers *all, uint64_t bytes, uint32_t tenant,
+		   struct soda_area *area_p, struct soda_why *why);
 /* memory NULL: nothing. */
 void soda_area_unmake(struct soda_buffers *all, struct soda_area *area);
 

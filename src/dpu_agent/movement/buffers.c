@@ -36,7 +36,8 @@ void soda_buffers_init(struct soda_buffers *all, uint64_t budget)
 
 void soda_buffers_destroy(struct soda_buffers *all)
 {
-	assert(!all->list && !all->reserved);
+	assert(!all->list && !all->reserved.all);
+	soda_shares_free(&all->reserved);
 	pthread_cond_destroy(&all->appeared);
 	pthread_mutex_destroy(&all->lock);
 }
@@ -120,31 +121,45 @@ static int check_ask(const struct soda_wire_move_reserve *ask, const char *name,
 	return 0;
 }
 
-static int take_locked(struct soda_buffers *all, uint64_t bytes, struct soda_why *why)
+struct soda_holder soda_buffers_holder(const struct soda_buffers *all, uint32_t tenant)
 {
-	if (bytes > all->budget - all->reserved)
+	return (struct soda_holder){ tenant, all->tenants ? atomic_load(&all->tenants->there) : 0 };
+}
+
+static int take_locked(struct soda_buffers *all, uint32_t tenant, uint64_t bytes,
+		       struct soda_why *why)
+{
+	uint64_t left =
+		soda_shares_left(&all->reserved, all->budget, soda_buffers_holder(all, tenant));
+
+	if (bytes > left)
 		return refuse(why, -ENOSPC,
 			      "%" PRIu64 " bytes are asked for, and %" PRIu64
-			      " of the agent's %" PRIu64 " are free (--move-memory)",
-			      bytes, all->budget - all->reserved, all->budget);
-	all->reserved += bytes;
+			      " of the agent's %" PRIu64 " are free (--move-memory)%s",
+			      bytes, left, all->budget,
+			      left < all->budget - all->reserved.all
+				      ? ", beside what is kept for other tenants"
+				      : "");
+	if (soda_shares_take(&all->reserved, tenant, bytes) < 0)
+		return refuse(why, -ENOMEM, "the agent has no memory for it");
 	return 0;
 }
 
-int soda_buffers_take(struct soda_buffers *all, uint64_t bytes, struct soda_why *why)
+int soda_buffers_take(struct soda_buffers *all, uint32_t tenant, uint64_t bytes,
+		      struct soda_why *why)
 {
 	int ret;
 
 	pthread_mutex_lock(&all->lock);
-	ret = take_locked(all, bytes, why);
+	ret = take_locked(all, tenant, bytes, why);
 	pthread_mutex_unlock(&all->lock);
 	return ret;
 }
 
-void soda_buffers_give(struct soda_buffers *all, uint64_t bytes)
+void soda_buffers_give(struct soda_buffers *all, uint32_t tenant, uint64_t bytes)
 {
 	pthread_mutex_lock(&all->lock);
-	all->reserved -= bytes;
+	soda_shares_put(&all->reserved, tenant, bytes);
 	pthread_mutex_unlock(&all->lock);
 }
 
@@ -158,7 +173,7 @@ static int enter(struct soda_buffers *all, struct soda_buffer *b, uint64_t bytes
 	if (find_locked(all, b->tenant, b->name, strlen(b->name)))
 		ret = refuse(why, -EEXIST, "another buffer has the name %.100s", b->name);
 	else
-		ret = take_locked(all, bytes, why);
+		ret = take_locked(all, b->tenant, bytes, why);
 	if (ret == 0) {
 		b->next = all->list;
 		all->list = b;
@@ -222,7 +237,7 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 	pthread_mutex_lock(&all->lock);
 	if (ret < 0) {
 		unlink_locked(all, b);
-		all->reserved -= bytes;
+		soda_shares_put(&all->reserved, b->tenant, bytes);
 	} else {
 		b->refs = 1;
 		b->named = true;
@@ -246,7 +261,7 @@ static int check_range(const struct soda_wire_move_range *ask, struct soda_why *
 }
 
 int soda_buffer_range(struct soda_buffers *all, const struct soda_wire_move_range *ask,
-		      struct soda_buffer **buffer_p, struct soda_why *why)
+		      uint32_t tenant, struct soda_buffer **buffer_p, struct soda_why *why)
 {
 	unsigned copies = ask->copies ? ask->copies : DEFAULT_COPIES;
 	struct soda_buffer *b;
@@ -262,14 +277,15 @@ int soda_buffer_range(struct soda_buffers *all, const struct soda_wire_move_rang
 				   .range = true,
 				   .region = ask->region,
 				   .at = ask->at,
+				   .tenant = tenant,
 				   .refs = 1,
 				   .named = true };
 	soda_cond_init(&b->changed);
-	ret = soda_buffers_take(all, b->counted, why);
+	ret = soda_buffers_take(all, tenant, b->counted, why);
 	if (ret == 0) {
 		ret = make_copies(b, copies, why);
 		if (ret < 0)
-			soda_buffers_give(all, b->counted);
+			soda_buffers_give(all, tenant, b->counted);
 	}
 	if (ret < 0)
 		unmake(b);
@@ -284,7 +300,7 @@ static void put_unlock(struct soda_buffers *all, struct soda_buffer *b)
 	bool last = --b->refs == 0;
 
 	if (last)
-		all->reserved -= b->counted;
+		soda_shares_put(&all->reserved, b->tenant, b->counted);
 	pthread_mutex_unlock(&all->lock);
 	if (last)
 		unmake(b);

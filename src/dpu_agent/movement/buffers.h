@@ -6,7 +6,8 @@
  * anew. docs/internals/movement.md draws the states.  No session and no ticket is known here.
  *
  * A buffer lives until its producer has ended it, all readers have closed it, and no fill is under
- * way; its memory counts against the budget until then.
+ * way; its memory counts against the budget until then, of which tenants have shares
+ * (base/shares.h).
  *
  * Threads: any; one lock, soda_buffers.lock, a leaf.  Functions that wait say so.
  */
@@ -17,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/shares.h"
+#include "daemon/tenants.h"
 #include "transport/api/service.h"
 #include "wire/movement.h"
 
@@ -42,7 +45,7 @@ struct soda_buffer {
 	bool range; /* of an object in FAM: its copies are written there, and nobody opens it */
 	uint32_t region; /* range: of its client, and where it begins in that */
 	uint64_t at;
-	uint32_t tenant; /* whose names this one is among (soda_peer_info.tenant) */
+	uint32_t tenant; /* whose it is (soda_peer_info.tenant), and whose names its own is among */
 	bool known;	 /* uid and gid are the kernel's word */
 	uid_t uid;
 	gid_t gid;
@@ -67,10 +70,12 @@ struct soda_buffer_reader {
 
 struct soda_buffers {
 	pthread_mutex_t lock;
-	pthread_cond_t appeared;  /* a buffer was reserved: its name may be the one */
-	uint64_t budget;	  /* constant */
-	uint64_t reserved;	  /* guarded by lock, and so below; bytes of copies and areas */
-	struct soda_buffer *list; /* by name */
+	pthread_cond_t appeared; /* a buffer was reserved: its name may be the one */
+	uint64_t budget;	 /* constant */
+	const struct soda_tenants
+		*tenants;	     /* set before use, then constant; NULL: there are none */
+	struct soda_shares reserved; /* guarded by lock, and so below; bytes of copies and areas */
+	struct soda_buffer *list;    /* by name */
 	unsigned n;
 	unsigned seekers; /* readers that await a name */
 };
@@ -79,9 +84,15 @@ void soda_buffers_init(struct soda_buffers *all, uint64_t budget);
 /* No buffer is left. */
 void soda_buffers_destroy(struct soda_buffers *all);
 
-/* Count memory that is no buffer's against the budget. -ENOSPC: over that; why is set. */
-int soda_buffers_take(struct soda_buffers *all, uint64_t bytes, struct soda_why *why);
-void soda_buffers_give(struct soda_buffers *all, uint64_t bytes);
+/* The tenant of that number, for shares of what clients of movement have. */
+struct soda_holder soda_buffers_holder(const struct soda_buffers *all, uint32_t tenant);
+/*
+ * Count a tenant's memory that is no buffer's against the budget.  -ENOSPC: over that, or the rest
+ * is kept for other tenants; -ENOMEM; why is set.
+ */
+int soda_buffers_take(struct soda_buffers *all, uint32_t tenant, uint64_t bytes,
+		      struct soda_why *why);
+void soda_buffers_give(struct soda_buffers *all, uint32_t tenant, uint64_t bytes);
 
 /*
  * Make a buffer of that name, with a reference for its producer, who gives it back by
@@ -94,11 +105,12 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 			const char *name, size_t name_bytes, const struct soda_peer_info *owner,
 			struct soda_buffer **buffer_p, struct soda_why *why);
 /*
- * Make a range: a buffer without a name, for lists that are written to a client's region.  Memory
- * as of soda_buffer_reserve(). -EINVAL: no such size; -ENOSPC; -ENOMEM; -ENOTSUP. why is set.
+ * Make a range: a buffer without a name, for lists that are written to a client's region, the
+ * tenant's.  Memory as of soda_buffer_reserve().  -EINVAL: no such size; -ENOSPC; -ENOMEM;
+ * -ENOTSUP. why is set.
  */
 int soda_buffer_range(struct soda_buffers *all, const struct soda_wire_move_range *ask,
-		      struct soda_buffer **buffer_p, struct soda_why *why);
+		      uint32_t tenant, struct soda_buffer **buffer_p, struct soda_why *why);
 /* The producer's end: the name is free, readers are woken, the reference is given back. */
 void soda_buffer_end(struct soda_buffers *all, struct soda_buffer *b);
 

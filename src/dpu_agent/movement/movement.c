@@ -142,7 +142,8 @@ static int range(struct soda_move_client *c, const void *body, size_t bytes,
 	ret = regions->check(c->session, ask.region, ask.at, soda_memory_pages(ask.bytes),
 			     &reply->why);
 	if (ret == 0)
-		ret = soda_buffer_range(&c->movement->buffers, &ask, &b, &reply->why);
+		ret = soda_buffer_range(&c->movement->buffers, &ask, c->session->info.tenant, &b,
+					&reply->why);
 	if (ret == 0)
 		answer_buffer(c, i, b, reply);
 	return ret;
@@ -179,7 +180,8 @@ static int alloc(struct soda_move_client *c, const uint8_t *body, bool shares,
 	if (!shares || !c->session->info.local)
 		return soda_services_refuse(reply, -ENOTSUP,
 					    "movement: memory is shared by shm only");
-	ret = soda_area_make(&c->movement->buffers, soda_wire_get_u64(body), &area, &reply->why);
+	ret = soda_area_make(&c->movement->buffers, soda_wire_get_u64(body),
+			     c->session->info.tenant, &area, &reply->why);
 	if (ret < 0)
 		return ret;
 	ret = soda_tickets_add_area(c, &area, &i);
@@ -600,6 +602,7 @@ int soda_movement_start(struct soda_movement *m, struct soda_sessions *all, uint
 	int ret;
 
 	soda_buffers_init(&m->buffers, budget);
+	m->buffers.tenants = all->tenants;
 	ret = soda_tickets_start(m);
 	if (ret < 0) {
 		soda_buffers_destroy(&m->buffers);
@@ -617,21 +620,23 @@ void soda_movement_stop(struct soda_movement *m)
 		return;
 	if (!soda_tickets_stop(m))
 		return; /* what getters still fill has to stay */
+	soda_shares_free(&m->lists);
 	soda_buffers_destroy(&m->buffers);
 	m->buffers.budget = 0;
 }
 
 void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 {
-	uint64_t reserved;
+	uint64_t reserved, lists;
 	unsigned n, seekers, late;
 
 	if (!m->buffers.budget)
 		return;
 	pthread_mutex_lock(&m->buffers.lock);
-	reserved = m->buffers.reserved;
+	reserved = m->buffers.reserved.all;
 	n = m->buffers.n;
 	seekers = m->buffers.seekers;
+	lists = m->lists.all;
 	pthread_mutex_unlock(&m->buffers.lock);
 	pthread_mutex_lock(&m->lock);
 	late = m->getters_late;
@@ -644,7 +649,7 @@ void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 	soda_metrics_say_level(metrics, "move_late",
 			       "reads of programs' memory that take too long, now", late);
 	soda_metrics_say_size(metrics, "move_list_bytes", "memory of lists of pieces under way",
-			      atomic_load(&m->list_bytes));
+			      lists);
 	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "move_steps",
 			 "steps that were published", atomic_load(&m->published));
 	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "move_failed",

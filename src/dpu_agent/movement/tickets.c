@@ -22,8 +22,29 @@ static size_t ticket_bytes(uint32_t pieces_n)
 
 void soda_ticket_free(struct soda_movement *m, struct soda_ticket *t)
 {
-	atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(t->pieces_n), memory_order_relaxed);
+	pthread_mutex_lock(&m->buffers.lock);
+	soda_shares_put(&m->lists, t->tenant, ticket_bytes(t->pieces_n));
+	pthread_mutex_unlock(&m->buffers.lock);
 	free(t);
+}
+
+struct soda_ticket *soda_ticket_new(struct soda_movement *m, uint32_t tenant, uint32_t n)
+{
+	struct soda_holder holder = soda_buffers_holder(&m->buffers, tenant);
+	struct soda_ticket *t = malloc(ticket_bytes(n));
+	bool taken = false;
+
+	if (!t)
+		return NULL;
+	*t = (struct soda_ticket){ .tenant = tenant, .pieces_n = n };
+	pthread_mutex_lock(&m->buffers.lock);
+	if (soda_shares_room(&m->lists, SODA_MOVE_LISTS_BYTES, holder, ticket_bytes(n), 0))
+		taken = soda_shares_take(&m->lists, tenant, ticket_bytes(n)) == 0;
+	pthread_mutex_unlock(&m->buffers.lock);
+	if (taken)
+		return t;
+	free(t);
+	return NULL;
 }
 
 void soda_ticket_count(_Atomic uint64_t *counter, uint64_t n)
@@ -133,16 +154,14 @@ static struct soda_ticket *make_ticket(struct soda_move_client *c, struct soda_b
 		*err_p = refuse(why, -E2BIG, "there are too many pieces");
 		return NULL;
 	}
-	t = atomic_fetch_add_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed) >
-			    SODA_MOVE_LISTS_BYTES
-		    ? NULL
-		    : malloc(ticket_bytes(n));
+	t = soda_ticket_new(m, c->session->info.tenant, n);
 	if (!t) {
-		atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed);
 		*err_p = refuse(why, -ENOMEM, "the agent has no memory for more lists of pieces");
 		return NULL;
 	}
-	*t = (struct soda_ticket){ .number = number, .buffer = b, .pieces_n = n, .parts = parts };
+	t->number = number;
+	t->buffer = b;
+	t->parts = parts;
 	for (uint32_t i = 0; i < n; i++)
 		soda_wire_get_piece(pieces + i * SODA_WIRE_PIECE_BYTES, &t->pieces[i]);
 	*err_p = soda_wire_pieces_check(t->pieces, n, b->bytes, &t->copied, &what);

@@ -56,6 +56,7 @@ struct soda_ticket {
 	uint64_t copied; /* bytes that the pieces copy */
 	uint64_t shared; /* of these, such as lie in areas */
 	uint64_t areas;	 /* in which, a bit for each */
+	uint32_t tenant; /* whose memory it counts as */
 	uint32_t pieces_n;
 	struct soda_wire_piece pieces[];
 };
@@ -110,6 +111,7 @@ enum { SODA_MOVE_STORERS = SODA_MEMBERS_MAX };
 
 struct soda_movement {
 	struct soda_buffers buffers;
+	struct soda_shares lists; /* memory of all lists of pieces; guarded by the buffers' lock */
 	pthread_mutex_t lock;
 	pthread_cond_t work;			   /* for getters */
 	struct soda_move_client *turn, **turn_end; /* guarded by lock, and so below */
@@ -125,7 +127,6 @@ struct soda_movement {
 	struct soda_getter getters[SODA_MOVE_GETTERS_MOST];
 	unsigned getters_ready, getters_late;
 	/* statistics; they order nothing */
-	_Atomic uint64_t list_bytes; /* memory of all lists of pieces */
 	_Atomic unsigned rings;
 	_Atomic uint64_t published, failed, read_bytes, streamed_bytes, shared_bytes, stored_bytes;
 };

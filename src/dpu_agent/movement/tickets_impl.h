@@ -19,6 +19,11 @@
 /* tickets.c */
 
 void soda_ticket_count(_Atomic uint64_t *counter, uint64_t n);
+/*
+ * Memory for a list of n pieces, zeroed but for them, which counts as the tenant's; NULL: there is
+ * none, or the rest is kept for other tenants.
+ */
+struct soda_ticket *soda_ticket_new(struct soda_movement *m, uint32_t tenant, uint32_t n);
 void soda_ticket_free(struct soda_movement *m, struct soda_ticket *t);
 /* Tell the client; its credit goes with the notice. */
 void soda_ticket_notify_locked(struct soda_move_client *c, uint64_t number, int err, uint64_t step);

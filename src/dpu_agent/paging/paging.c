@@ -943,7 +943,8 @@ static int created(void *arg, struct soda_session *s, void *state)
 	p->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (!p->channels || p->regions == MAP_FAILED ||
-	    soda_writes_init(&p->writes, &paging->reserved_bytes) < 0) {
+	    soda_allotment_prepare(&paging->gates.reads, s->info.tenant) < 0 ||
+	    soda_writes_init(&p->writes, &paging->writes, s->info.tenant) < 0) {
 		if (p->regions != MAP_FAILED)
 			munmap(p->regions, REGIONS_BYTES);
 		free(p->channels);
@@ -1323,6 +1324,8 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 	paging->near = paging->async && processors < workers + completers;
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
 	soda_schedule_init(&paging->schedule, opt->window);
+	soda_allotment_init(&paging->gates.reads, opt->buffers / 2);
+	soda_allotment_init(&paging->writes, opt->buffers / 2);
 	all->regions = &soda_paging_regions;
 	ret = soda_sealer_start(&paging->sealer, opt);
 	if (ret == 0)
@@ -1348,4 +1351,6 @@ void soda_paging_stop(struct soda_paging *paging)
 	soda_node_store_destroy(paging->store);
 	soda_sealer_stop(&paging->sealer);
 	soda_blocks_free();
+	soda_allotment_destroy(&paging->writes);
+	soda_allotment_destroy(&paging->gates.reads);
 }

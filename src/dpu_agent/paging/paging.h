@@ -9,6 +9,7 @@
  *   forward.c     makes transfers of requests, and answers of transfers
  *   turns.c       how much a client may have under way, and whose turn it is
  *   write_list.c  WRITEs that are not on the server yet
+ *   allotment.c   memory for both, which tenants share
  *   caches.c      how requests use the static and the dynamic cache
  *   sealing.c     what is sealed on its way to the server
  *   sealed_files.c  files that are sealed at rest
@@ -19,6 +20,7 @@
 #define SODA_DPU_AGENT_PAGING_H
 
 #include "client/server.h"
+#include "dpu_agent/paging/allotment.h"
 #include "dpu_agent/paging/caches.h"
 #include "dpu_agent/paging/sealing.h"
 #include "dpu_agent/paging/store.h"
@@ -111,7 +113,7 @@ struct soda_paging {
 	struct soda_completers completers;
 	struct soda_schedule schedule;
 	struct soda_gates gates;
-	_Atomic uint64_t reserved_bytes; /* memory for WRITEs' data, of all sessions */
+	struct soda_allotment writes; /* memory for WRITEs' data, of all sessions */
 	struct soda_caches caches;
 	struct soda_sealer sealer;
 	struct soda_node_store *store; /* NULL: none */

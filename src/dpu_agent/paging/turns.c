@@ -20,6 +20,20 @@ static void charge_locked(struct soda_session *s, int64_t bytes)
 	if (!before != !p->read_bytes)
 		delta += p->read_bytes ? 1ull << CHARGED_SHIFT : -(1ull << CHARGED_SHIFT);
 	atomic_fetch_add_explicit(&soda_paging(s)->gates.charged, delta, memory_order_relaxed);
+	if (s->tenant)
+		soda_allotment_count(&soda_paging(s)->gates.reads, s->tenant->number, bytes);
+}
+
+/* No more than what is left for its tenant, but for a little. */
+static uint64_t share_of_tenant_locked(struct soda_session *s, uint64_t share)
+{
+	uint64_t most = soda_pager(s)->read_bytes +
+			soda_allotment_left(&soda_paging(s)->gates.reads,
+					    soda_tenant_holder(s->all->tenants, s->tenant));
+
+	if (most < SHARE_MIN)
+		most = SHARE_MIN;
+	return share < most ? share : most;
 }
 
 uint64_t soda_gate_share_locked(struct soda_session *s)
@@ -30,13 +44,13 @@ uint64_t soda_gate_share_locked(struct soda_session *s)
 	uint64_t others = (charged >> CHARGED_SHIFT) - (soda_pager(s)->read_bytes > 0);
 	uint64_t bytes = (charged & ((1ull << CHARGED_SHIFT) - 1)) - soda_pager(s)->read_bytes;
 
-	if (!others)
-		return credit;
-	if (bytes + soda_pager(s)->read_bytes >= soda_paging(s)->opt->buffers / 2)
+	if (!s->tenant && others &&
+	    bytes + soda_pager(s)->read_bytes >= soda_paging(s)->opt->buffers / 2)
 		return SHARE_MIN;
-	share = SHARE_MULTIPLE * bytes / others;
+	share = others ? SHARE_MULTIPLE * bytes / others : credit;
 	share = share < SHARE_MIN ? SHARE_MIN : share;
-	return share < credit ? share : credit;
+	share = share < credit ? share : credit;
+	return s->tenant ? share_of_tenant_locked(s, share) : share;
 }
 
 static bool has_room_locked(struct soda_session *s, uint32_t bytes)

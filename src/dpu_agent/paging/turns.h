@@ -11,8 +11,8 @@
  * average: a program that waits for one page has one request under way, and would find all requests
  * of a greedy program before its own in every queue.
  *
- * All clients together may have half of the agent's buffers; when that is used up, each may still
- * have a little.
+ * All clients together may have half of the agent's buffers, and each tenant's clients what is left
+ * of it for that tenant (allotment.h); when that is used up, each may still have a little.
  *
  * Without async a worker serves one batch after the other, and the gate is always open.
  */
@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "dpu_agent/paging/allotment.h"
 
 struct soda_dpu_server;
 struct soda_session;
@@ -32,9 +33,9 @@ struct soda_task;
 
 enum { SODA_LANES = 4 * SODA_MEMBERS_MAX };
 
-/* READs of all sessions: how many sessions have some << 48 | bytes. */
 struct soda_gates {
-	_Atomic uint64_t charged;
+	_Atomic uint64_t charged;    /* READs of all sessions: how many have some << 48 | bytes */
+	struct soda_allotment reads; /* the same bytes, in an agent with tenants */
 };
 
 /* Let the task pass, or put it to those that wait (false). The session's lock is held. */

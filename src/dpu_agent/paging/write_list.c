@@ -19,14 +19,17 @@ _Static_assert((int)SODA_WIRE_CODE_DATA_MAX == (int)SODA_ERASURE_DATA_MAX &&
 
 /* Memory */
 
-int soda_writes_init(struct soda_write_list *list, _Atomic uint64_t *all)
+int soda_writes_init(struct soda_write_list *list, struct soda_allotment *all, uint32_t tenant)
 {
 	struct soda_write_charge *charge = calloc(1, sizeof(*charge));
 
-	if (!charge)
+	if (!charge || soda_allotment_prepare(all, tenant) < 0) {
+		free(charge);
 		return -ENOMEM;
+	}
 	atomic_init(&charge->refs, 1);
 	charge->all = all;
+	charge->tenant = tenant;
 	list->charge = charge;
 	return 0;
 }
@@ -48,7 +51,7 @@ void soda_writes_destroy(struct soda_write_list *list)
 static void reserved(struct soda_write_charge *charge, int64_t bytes)
 {
 	atomic_fetch_add_explicit(&charge->bytes, (uint64_t)bytes, memory_order_relaxed);
-	atomic_fetch_add_explicit(charge->all, (uint64_t)bytes, memory_order_relaxed);
+	soda_allotment_count(charge->all, charge->tenant, bytes);
 }
 
 /* Nobody has any of the block. */
@@ -78,8 +81,8 @@ static bool may_reserve(struct soda_session *s, uint32_t size)
 		return true;
 	/* twice the budget, because WRITEs that are not acknowledged yet use memory, too */
 	return bytes + size <= 2 * soda_paging(s)->opt->write_budget &&
-	       atomic_load_explicit(charge->all, memory_order_relaxed) + size <=
-		       soda_paging(s)->opt->buffers / 2;
+	       size <= soda_allotment_left(charge->all,
+					   soda_tenant_holder(s->all->tenants, s->tenant));
 }
 
 /* A block that no WRITE lies in any more is not kept for the next one: it would count. */

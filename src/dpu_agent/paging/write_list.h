@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "dpu_agent/base/blocks.h"
+#include "dpu_agent/paging/allotment.h"
 #include "dpu_agent/upstream/channel.h"
 #include "transport/api/service.h"
 
@@ -71,9 +72,10 @@ struct soda_write_parts {
  * as a whole, until nobody has any of it; it may outlive the session, and so does this.
  */
 struct soda_write_charge {
-	_Atomic uint32_t refs;	/* the session's, and one for each such block */
-	_Atomic uint64_t bytes; /* changed with and without the session's lock */
-	_Atomic uint64_t *all;	/* the same of all sessions */
+	_Atomic uint32_t refs;	    /* the session's, and one for each such block */
+	_Atomic uint64_t bytes;	    /* changed with and without the session's lock */
+	struct soda_allotment *all; /* of all sessions; constant, and so the next */
+	uint32_t tenant;
 };
 
 struct soda_write_list {
@@ -100,7 +102,7 @@ struct soda_write_list {
 };
 
 /* The list of a new session. all: what sessions have together. 0, -ENOMEM. */
-int soda_writes_init(struct soda_write_list *list, _Atomic uint64_t *all);
+int soda_writes_init(struct soda_write_list *list, struct soda_allotment *all, uint32_t tenant);
 /* Nothing is listed or kept any more. */
 void soda_writes_destroy(struct soda_write_list *list);
 

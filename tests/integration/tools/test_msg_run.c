@@ -205,7 +205,7 @@ static void start_proved(bool key, bool tls)
 			       "--server",
 			       "tcp://127.0.0.1:1",
 			       "--msg-memory",
-			       "4M",
+			       "8M",
 			       "--tenants",
 			       tenants.file,
 			       "--tls",

@@ -105,12 +105,33 @@ static void check_others_come(void **state)
 	free_all();
 }
 
+/* What is said to be left is what there is room for, and no more. */
+static void check_left(void **state)
+{
+	enum { TOTAL = 64, TENANTS = 4 };
+	uint32_t seed = 1;
+
+	for (int i = 0; i < 2000; i++) {
+		struct soda_holder holder = { seed >> 8 & 7, 1 + (seed >> 16) % TENANTS };
+		uint64_t left = soda_shares_left(&shares, TOTAL, holder);
+
+		for (uint64_t n = 1; n <= TOTAL + 1; n++)
+			assert_int_equal(soda_shares_room(&shares, TOTAL, holder, n, 0), n <= left);
+		if (left)
+			soda_shares_take(&shares, holder.number, 1 + (seed >> 24) % left);
+		else
+			free_all();
+		seed = seed * 1664525 + 1013904223;
+	}
+	free_all();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(check_kept),	      cmocka_unit_test(check_greedy),
 		cmocka_unit_test(check_nothing_kept), cmocka_unit_test(check_left_back),
-		cmocka_unit_test(check_others_come),
+		cmocka_unit_test(check_others_come),  cmocka_unit_test(check_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

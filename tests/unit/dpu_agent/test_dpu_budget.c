@@ -216,12 +216,107 @@ static void writes_in_a_row(void **state)
 	stop();
 }
 
+/* Tenants: the first one's is the first program of the table, and all others are the second's. */
+static struct soda_tenants tenants = { .lock = PTHREAD_MUTEX_INITIALIZER, .there = 2 };
+static struct soda_tenant first = { .number = 1 }, second = { .number = 2 };
+
+static void start_tenants(void)
+{
+	fake_options_reset();
+	fake_options.buffers = 8 * HALF; /* HALF is kept for each */
+	fake_options.write_budget = 4 * HALF;
+	fake_up();
+	for (int i = 0; i < PROGRAMS; i++) {
+		programs[i] = (struct program){ 0 };
+		assert_int_equal(program_hello(&programs[i]), 0);
+	}
+	fake_dpu.sessions.tenants = &tenants;
+	for (struct soda_session *s = fake_dpu.sessions.list; s; s = s->next) {
+		s->tenant = s == fake_dpu.sessions.list ? &first : &second;
+		soda_pager(s)->writes.charge->tenant = s->tenant->number;
+		assert_int_equal(soda_allotment_prepare(&fake_dpu.paging.writes, s->tenant->number),
+				 0);
+		assert_int_equal(
+			soda_allotment_prepare(&fake_dpu.paging.gates.reads, s->tenant->number), 0);
+	}
+}
+
+static void stop_tenants(void)
+{
+	for (struct soda_session *s = fake_dpu.sessions.list; s; s = s->next)
+		s->tenant = NULL; /* as they have come */
+	fake_dpu.sessions.tenants = NULL;
+	stop();
+}
+
+static uint64_t share_of(struct soda_session *s)
+{
+	uint64_t share;
+
+	pthread_mutex_lock(&s->lock);
+	share = soda_gate_share_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	return share;
+}
+
+/* What one tenant's READs leave to the other one's, however many clients it has. Promise S12. */
+static void reads_of_tenants(void **state)
+{
+	struct soda_allotment *reads = &fake_dpu.paging.gates.reads;
+	struct soda_session *hers, *greedy;
+
+	start_tenants();
+	hers = fake_dpu.sessions.list;
+	greedy = hers->next;
+	assert_int_equal(share_of(greedy), 3 * HALF);
+	soda_allotment_count(reads, second.number, 3 * HALF);
+	assert_int_equal(share_of(greedy), ALWAYS);
+	assert_int_equal(share_of(hers), HALF);
+	/* each of many clients has a little more */
+	soda_allotment_count(reads, second.number, 4 * HALF);
+	assert_int_equal(share_of(hers), HALF);
+	soda_allotment_count(reads, first.number, HALF);
+	assert_int_equal(share_of(hers), ALWAYS);
+	soda_allotment_count(reads, second.number, -7 * HALF);
+	assert_int_equal(share_of(hers), 2 * HALF);
+	soda_allotment_count(reads, first.number, -HALF);
+	stop_tenants();
+}
+
+/* The same of WRITEs. Promise S12. */
+static void writes_of_tenants(void **state)
+{
+	enum { MAX = 8 * HALF / BYTES };
+	static struct soda_span spans[PROGRAMS][MAX];
+	struct soda_session *hers, *s;
+	int n[PROGRAMS], all = 0, i = 1;
+
+	start_tenants();
+	hers = fake_dpu.sessions.list;
+	for (s = hers->next; s; s = s->next, i++)
+		all += n[i] = reserve(s, spans[i], MAX);
+	assert_true(all >= 3 * HALF / BYTES);
+	assert_true(all <= 3 * HALF / BYTES + PROGRAMS);
+	n[0] = reserve(hers, spans[0], MAX);
+	assert_int_equal(n[0], HALF / BYTES);
+	for (s = hers, i = 0; s; s = s->next, i++)
+		while (n[i])
+			soda_writes_unreserve(s, spans[i][--n[i]].hold, BYTES);
+	/* what was given back is there for one alone, but for what is kept for the other one */
+	n[0] = reserve(hers, spans[0], MAX);
+	assert_int_equal(n[0], 3 * HALF / BYTES);
+	while (n[0])
+		soda_writes_unreserve(hers, spans[0][--n[0]].hold, BYTES);
+	stop_tenants();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_of_all),	    cmocka_unit_test(reads_of_one_that_goes),
 		cmocka_unit_test(writes_of_all),    cmocka_unit_test(writes_in_pairs),
 		cmocka_unit_test(writes_that_stay), cmocka_unit_test(writes_in_a_row),
+		cmocka_unit_test(reads_of_tenants), cmocka_unit_test(writes_of_tenants),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

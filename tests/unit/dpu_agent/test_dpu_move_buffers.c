@@ -101,7 +101,7 @@ static void test_refused(void **state)
 	assert_int_equal(try_reserve("a", BYTES, 1, 0440, 0, &far, &b), -EPERM);
 	assert_non_null(strstr(why.text, "0004"));
 	assert_null(b);
-	assert_int_equal(all.reserved, 0);
+	assert_int_equal(all.reserved.all, 0);
 	assert_int_equal(try_reserve("a", BYTES, 1, 0, 0, &me, &b), 0);
 	assert_int_equal(try_reserve("a", BYTES, 1, 0, 0, &me, &other), -EEXIST);
 	soda_buffer_end(&all, b);
@@ -117,7 +117,7 @@ static void test_budget(void **state)
 	struct soda_copy *c;
 
 	assert_int_equal(try_reserve("heat", BYTES, 20, 0, 0, &me, &b), 0);
-	assert_int_equal(all.reserved, 60 * PAGE);
+	assert_int_equal(all.reserved.all, 60 * PAGE);
 	assert_int_equal(try_reserve("b", PAGE + 1, 4, 0, 0, &me, &other), -ENOSPC);
 	assert_non_null(strstr(why.text, "--move-memory"));
 	assert_int_equal(try_reserve("b", PAGE, 4, 0, 0, &me, &other), 0);
@@ -128,17 +128,17 @@ static void test_budget(void **state)
 	assert_int_equal(soda_buffer_fill(&all, b, &c), 0);
 	soda_buffer_end(&all, b);
 	assert_int_equal(all.n, 0);
-	assert_int_equal(all.reserved, 60 * PAGE); /* a reader and a fill */
+	assert_int_equal(all.reserved.all, 60 * PAGE); /* a reader and a fill */
 	soda_buffer_close(&all, &r);
-	assert_int_equal(all.reserved, 60 * PAGE);
+	assert_int_equal(all.reserved.all, 60 * PAGE);
 	soda_buffer_abandon(&all, b, c);
-	assert_int_equal(all.reserved, 0);
+	assert_int_equal(all.reserved.all, 0);
 	/* what is staged is beside the copies */
 	assert_int_equal(try_reserve("b", PAGE + 1, 2, 0, SODA_WIRE_MOVE_STAGE, &me, &b), 0);
-	assert_int_equal(all.reserved, 6 * PAGE);
+	assert_int_equal(all.reserved.all, 6 * PAGE);
 	b->stage[PAGE] = 1;
 	soda_buffer_end(&all, b);
-	assert_int_equal(all.reserved, 0);
+	assert_int_equal(all.reserved.all, 0);
 }
 
 /* What a reader gets can be neither written to nor made smaller, nor mapped writable. */

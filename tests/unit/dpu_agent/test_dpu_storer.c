@@ -77,6 +77,7 @@ static int set_up(void **state)
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&changed, &attr);
+	movement = (struct soda_movement){ .turn = NULL };
 	soda_buffers_init(&movement.buffers, SERVERS * LISTS * PAGE);
 	assert_int_equal(soda_tickets_start(&movement), 0);
 	for (int i = 0; i < SERVERS; i++) {
@@ -102,7 +103,7 @@ static int tear_down(void **state)
 /* A list of one page that has come. */
 static void give(int i, struct soda_buffer *b)
 {
-	struct soda_ticket *t = calloc(1, sizeof(*t));
+	struct soda_ticket *t = soda_ticket_new(&movement, 0, 0);
 
 	assert_non_null(t);
 	t->buffer = b;
@@ -124,8 +125,8 @@ static void test_one_is_silent(void **state)
 							    .at = (uint64_t)k * PAGE,
 							    .bytes = PAGE };
 
-			assert_int_equal(soda_buffer_range(&movement.buffers, &ask, &b[i][k], &why),
-					 0);
+			assert_int_equal(
+				soda_buffer_range(&movement.buffers, &ask, 0, &b[i][k], &why), 0);
 		}
 	set_silent(0, true);
 	set_silent(1, true);
@@ -144,10 +145,42 @@ static void test_one_is_silent(void **state)
 			soda_buffer_end(&movement.buffers, b[i][k]);
 }
 
+/* The first tenant takes all that it gets; the second still has its part. Promise S12. */
+static void test_lists_of_tenants(void **state)
+{
+	enum { PIECES = SODA_MOVE_LIST_MAX };
+	static struct soda_tenants tenants;
+	struct soda_ticket *list = NULL, *t;
+	uint64_t most = SODA_MOVE_LISTS_BYTES, first;
+
+	tenants.there = 2;
+	movement.buffers.tenants = &tenants;
+	assert_int_equal(movement.lists.all, 0);
+	for (uint32_t tenant = 1; tenant <= 2; tenant++) {
+		while ((t = soda_ticket_new(&movement, tenant, PIECES))) {
+			t->next = list;
+			list = t;
+		}
+		if (tenant == 1)
+			first = movement.lists.all;
+	}
+	assert_true(first <= most * 3 / 4);
+	assert_true(first > most / 2);
+	assert_true(movement.lists.all - first > most / 5);
+	while ((t = list)) {
+		list = t->next;
+		soda_ticket_free(&movement, t);
+	}
+	assert_int_equal(movement.lists.all, 0);
+	soda_shares_free(&movement.lists);
+	movement.buffers.tenants = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_one_is_silent, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_lists_of_tenants, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests_name("dpu_storer", tests, NULL, NULL);
