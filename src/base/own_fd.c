@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,8 +21,12 @@ enum { FLOOR_MAX = 2048, LOOKS = 3 };
 static _Atomic uint64_t files[SODA_FDS_MAX];
 /* All that is noted lies below. */
 static _Atomic int end;
-static _Atomic int lowest;  /* numbers to move to; 0: soda_fds_start() was not called */
-static _Atomic pid_t owner; /* the process whose they are */
+static _Atomic int lowest; /* numbers to move to; 0: soda_fds_start() was not called */
+/*
+ * In memory that the child of a fork has as zeros: not 0 in the process whose they are, and in a
+ * child of vfork(2), which shares its memory, and whose faults need them as well.
+ */
+static _Atomic uint32_t *_Atomic here;
 
 /* The file behind a number, never 0 where there is one; 0: there is none. */
 static uint64_t file_of(int fd)
@@ -33,6 +38,28 @@ static uint64_t file_of(int fd)
 	return ((uint64_t)st.st_dev << 40 ^ (uint64_t)st.st_ino << 1) | 1;
 }
 
+/* NULL where the kernel cannot: then a child spares numbers that are not its own. */
+static _Atomic uint32_t *wiped_on_fork(void)
+{
+	size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	if (madvise(p, bytes, MADV_WIPEONFORK)) {
+		munmap(p, bytes);
+		return NULL;
+	}
+	return p;
+}
+
+static bool are_here(void)
+{
+	_Atomic uint32_t *word = atomic_load_explicit(&here, memory_order_relaxed);
+
+	return !word || atomic_load_explicit(word, memory_order_relaxed);
+}
+
 void soda_fds_start(void)
 {
 	struct rlimit limit;
@@ -42,7 +69,9 @@ void soda_fds_start(void)
 		return;
 	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur / 2 < FLOOR_MAX)
 		half = limit.rlim_cur > 1 ? (int)(limit.rlim_cur / 2) : 1;
-	atomic_store(&owner, getpid());
+	atomic_store(&here, wiped_on_fork());
+	if (here)
+		atomic_store(here, 1);
 	atomic_store(&lowest, half);
 }
 
@@ -90,15 +119,14 @@ void soda_fd_close(int fd)
 bool soda_fd_is_own(int fd)
 {
 	return fd >= 0 && fd < SODA_FDS_MAX &&
-	       atomic_load_explicit(&files[fd], memory_order_relaxed) &&
-	       atomic_load(&owner) == (pid_t)syscall(SYS_getpid);
+	       atomic_load_explicit(&files[fd], memory_order_relaxed) && are_here();
 }
 
 int soda_fd_next_own(int fd)
 {
 	int until = atomic_load(&end);
 
-	if (fd >= until || atomic_load(&owner) != (pid_t)syscall(SYS_getpid))
+	if (fd >= until || !are_here())
 		return SODA_FDS_MAX;
 	for (fd = fd < 0 ? 0 : fd; fd < until; fd++)
 		if (atomic_load_explicit(&files[fd], memory_order_relaxed))
@@ -156,5 +184,6 @@ void soda_fds_forget(void)
 {
 	for (int fd = 0, until = atomic_load(&end); fd < until; fd++)
 		atomic_store_explicit(&files[fd], 0, memory_order_relaxed);
-	atomic_store(&owner, (pid_t)syscall(SYS_getpid));
+	if (here)
+		atomic_store(here, 1);
 }

@@ -28,7 +28,9 @@ int soda_fd_own(int fd);
  * Keeps errno.  AS.
  */
 void soda_fd_close(int fd);
-/* Whether it is the library's in this process, and not in a child of it that has no exec yet. AS.
+/*
+ * Whether it is the library's in this process.  A child of vfork(2) counts as this process, because
+ * its faults need it as well; the child of a fork does not.  AS.
  */
 bool soda_fd_is_own(int fd);
 /* The lowest one at or above fd, SODA_FDS_MAX: there is none. AS. */
