@@ -99,6 +99,19 @@ static void serve_held(struct soda_worker *w, int epoll)
 	}
 }
 
+/* It may be time to look which connections are stuck. */
+static void end_stuck(struct soda_worker *w, int epoll)
+{
+	struct soda_stream_conn *next;
+
+	soda_worker_look(w);
+	for (struct soda_stream_conn *c = w->conns; c; c = next) {
+		next = c->next;
+		if (c->closing)
+			serve(w, epoll, c, 0);
+	}
+}
+
 static void take_mail(struct soda_worker *w, int epoll)
 {
 	struct soda_stream_conn *c;
@@ -108,6 +121,19 @@ static void take_mail(struct soda_worker *w, int epoll)
 		return;
 	while ((c = soda_worker_take(w)))
 		serve(w, epoll, c, 0); /* or drop it: there may have been no memory for it */
+}
+
+/* Not of a connection, but the worker's mail or timer. */
+static bool is_own(const struct soda_worker *w, const void *of)
+{
+	return of == &w->wake_fd || of == &w->look_fd;
+}
+
+static int watch_own(int epoll, int *fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = fd };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, *fd, &ev);
 }
 
 /* True: something came in. */
@@ -126,14 +152,17 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 	for (int i = 0; i < n; i++) {
 		struct soda_stream_conn *c = events[i].data.ptr;
 
-		if (c) {
+		if (!is_own(w, c)) {
 			*polls_p = c->wants_polling;
 			serve(w, epoll, c, events[i].events);
 		}
 	}
-	for (int i = 0; i < n; i++)
-		if (!events[i].data.ptr)
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.ptr == &w->wake_fd)
 			take_mail(w, epoll);
+		else if (events[i].data.ptr == &w->look_fd)
+			end_stuck(w, epoll);
+	}
 	serve_ready(w, epoll);
 	serve_held(w, epoll);
 	soda_worker_ring(w);
@@ -143,10 +172,9 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 int soda_engine_epoll(struct soda_worker *w)
 {
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
-	struct epoll_event ev = { .events = EPOLLIN };
 	bool polls = false;
 
-	if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, w->wake_fd, &ev) < 0) {
+	if (epoll < 0 || watch_own(epoll, &w->wake_fd) < 0 || watch_own(epoll, &w->look_fd) < 0) {
 		soda_log_error("a data worker cannot start: %s", soda_strerror(errno));
 		return -errno;
 	}

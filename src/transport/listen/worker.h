@@ -14,6 +14,7 @@ struct soda_worker {
 	struct soda_listener *listener;
 	pthread_t thread;
 	int wake_fd; /* eventfd, blocking: something is in the mailbox, or stop */
+	int look_fd; /* timerfd: connections may be stuck */
 	_Atomic bool stop;
 	_Atomic unsigned load; /* connections, also those in the mailbox */
 	pthread_mutex_t lock;
@@ -66,6 +67,9 @@ int64_t soda_worker_patience(const struct soda_worker *w);
  * `first` on by held_next, are held no more, and are to be released one after the other.
  */
 struct soda_stream_conn *soda_worker_round(struct soda_worker *w);
+
+/* look_fd says that it is time: those that are stuck are closing from now on. */
+void soda_worker_look(struct soda_worker *w);
 
 /* Take it off the list and destroy it. */
 void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c);
