@@ -538,6 +538,7 @@ static void describe(struct soda_client_region *region, bool shares,
 		     struct soda_wire_opened *opened_p, struct soda_share *share_p)
 {
 	struct soda_memory *memory = memory_of(region);
+	int fd = region->file && region->file->published ? region->file->published->fd : memory->fd;
 
 	*opened_p = (struct soda_wire_opened){ .bytes = region->bytes };
 	if (region->file) {
@@ -546,7 +547,7 @@ static void describe(struct soda_client_region *region, bool shares,
 	}
 	*share_p = (struct soda_share){ .fd = -1 };
 	if (shares)
-		*share_p = (struct soda_share){ .fd = memory->fd,
+		*share_p = (struct soda_share){ .fd = fd,
 						.bytes = memory->backing_bytes,
 						.dirty_bytes = memory->dirty_bytes,
 						.memory = memory->map,
