@@ -395,7 +395,11 @@ static struct soda_client_peer *next_to_go_locked(struct soda_client *client, ui
 	return at;
 }
 
-/* Close connections and await their end. The lock is dropped meanwhile. */
+/*
+ * Close connections and await their end. The lock is dropped meanwhile.  A call of an older epoch's
+ * may hang, at a disk that does not answer: who waits for it goes as soon as a newer connection of
+ * the client takes its turn, so that one at most waits for each client.
+ */
 static void expel_locked(struct soda_client *client, uint64_t epoch, bool control_stays)
 {
 	struct soda_clients *clients = client->all;
@@ -412,7 +416,8 @@ static void expel_locked(struct soda_client *client, uint64_t epoch, bool contro
 		entry->pins--;
 		pthread_cond_broadcast(&clients->changed);
 	}
-	while (next_to_go_locked(client, epoch, control_stays, true))
+	while (next_to_go_locked(client, epoch, control_stays, true) &&
+	       (control_stays || client->epoch == epoch))
 		soda_wait_turn(&wait, &clients->changed, &clients->lock);
 }
 
@@ -478,6 +483,7 @@ static int take_over_locked(struct soda_client *client, const struct soda_wire_h
 		return -EINVAL;
 	}
 	client->epoch = hello->epoch;
+	pthread_cond_broadcast(&client->all->changed); /* who waits for the one before */
 	expel_locked(client, hello->epoch, false);
 	if (client->epoch != hello->epoch || client->left) {
 		refuse(why, "overtaken by a newer connection of this client");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The server's clients, below the transports: whom it keeps, whom it waits for, who looks on. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "mem_server/life/server.h"
+#include "transport/listen/server.h"
 #include "unit/fakes/fake_metrics.h"
 
 #define MIB (1ull << 20)
@@ -49,9 +51,12 @@ struct joined {
 	struct soda_client *client;
 	struct soda_peer *peer;
 	struct soda_wire_welcome welcome;
+	struct soda_wire_welcome was; /* come_back: with which it comes back, and when */
+	uint64_t epoch;
 };
 
-static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t epoch)
+static int join_as(struct joined *j, struct soda_peer *peer, const struct soda_wire_welcome *was,
+		   uint64_t epoch)
 {
 	const struct soda_wire_hello hello = { .kind = SODA_CONN_CONTROL,
 					       .chunk_bytes = 65536,
@@ -62,10 +67,17 @@ static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t 
 	void *client = NULL;
 	int r;
 
-	j->peer = (struct soda_peer *)&connections[connections_n++ % sizeof(connections)];
+	j->peer = peer;
 	r = soda_client_hello(&server.clients, j->peer, &hello, &info, &j->welcome, &client, &why);
 	j->client = client;
 	return r;
+}
+
+static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t epoch)
+{
+	void *at = &connections[connections_n++ % sizeof(connections)];
+
+	return join_as(j, at, was, epoch);
 }
 
 static void go(struct joined *j)
@@ -136,6 +148,58 @@ static void check_leaving(void **state)
 	go(&stays);
 }
 
+/* A connection that ends only when the test says so: its call hangs. */
+static void hangs(struct soda_peer *peer)
+{
+}
+
+static void *come_back(void *arg)
+{
+	struct joined *j = arg;
+
+	return (void *)(intptr_t)join_as(j, j->peer, &j->was, j->epoch);
+}
+
+static uint64_t epoch_of(struct soda_client *client)
+{
+	uint64_t epoch;
+
+	pthread_mutex_lock(&server.clients.lock);
+	epoch = client->epoch;
+	pthread_mutex_unlock(&server.clients.lock);
+	return epoch;
+}
+
+/* Of connections that wait for an older one's end only the newest goes on waiting. */
+static void check_overtaken(void **state)
+{
+	static const struct soda_peer_ops ops = { .close = hangs };
+	struct soda_peer peers[3] = { { .ops = &ops }, { .ops = &ops }, { .ops = &ops } };
+	struct joined first, later[2];
+	pthread_t thread[2];
+	void *ret;
+
+	assert_int_equal(join_as(&first, &peers[0], NULL, 1), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		later[i] = (struct joined){ .peer = &peers[1 + i],
+					    .was = first.welcome,
+					    .epoch = 2 + i };
+		assert_int_equal(pthread_create(&thread[i], NULL, come_back, &later[i]), 0);
+		while (epoch_of(first.client) != 2 + i)
+			usleep(1000);
+	}
+	for (int ms = 0; pthread_tryjoin_np(thread[0], &ret); ms++) {
+		assert_in_range(ms, 0, 20000);
+		usleep(1000);
+	}
+	assert_int_equal((intptr_t)ret, -ESTALE);
+	go(&first);
+	assert_int_equal(pthread_join(thread[1], &ret), 0);
+	assert_int_equal((intptr_t)ret, 0);
+	assert_true(later[1].welcome.known);
+	go(&later[1]);
+}
+
 /* Epochs count reconnections: what leaps would lock the client itself out. */
 static void check_epochs(void **state)
 {
@@ -188,6 +252,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(check_empty_clients, start, stop),
 		cmocka_unit_test_setup_teardown(check_leaving, start, stop),
+		cmocka_unit_test_setup_teardown(check_overtaken, start, stop),
 		cmocka_unit_test_setup_teardown(check_epochs, start, stop),
 		cmocka_unit_test_setup_teardown(check_stats, start, stop),
 	};
