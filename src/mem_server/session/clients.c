@@ -488,6 +488,7 @@ static void expel_locked(struct soda_client *client, uint64_t epoch, bool contro
 	struct soda_wait wait;
 
 	soda_wait_begin(&wait, "the connections of a client's earlier epoch to end");
+	pthread_cond_broadcast(&clients->changed); /* who waits for an epoch before */
 	while ((entry = next_to_go_locked(client, epoch, control_stays, false))) {
 		entry->closing = true;
 		entry->pins++;
@@ -564,7 +565,6 @@ static int take_over_locked(struct soda_client *client, const struct soda_wire_h
 		return -EINVAL;
 	}
 	client->epoch = hello->epoch;
-	pthread_cond_broadcast(&client->all->changed); /* who waits for the one before */
 	expel_locked(client, hello->epoch, false);
 	if (client->epoch != hello->epoch || client->left) {
 		refuse(why, "overtaken by a newer connection of this client");
