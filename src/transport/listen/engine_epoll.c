@@ -99,12 +99,10 @@ static void serve_held(struct soda_worker *w, int epoll)
 	}
 }
 
-/* It may be time to look which connections are stuck. */
-static void end_stuck(struct soda_worker *w, int epoll)
+static void end_closing(struct soda_worker *w, int epoll)
 {
 	struct soda_stream_conn *next;
 
-	soda_worker_look(w);
 	for (struct soda_stream_conn *c = w->conns; c; c = next) {
 		next = c->next;
 		if (c->closing)
@@ -160,8 +158,10 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.ptr == &w->wake_fd)
 			take_mail(w, epoll);
-		else if (events[i].data.ptr == &w->look_fd)
-			end_stuck(w, epoll);
+		else if (events[i].data.ptr == &w->look_fd) {
+			soda_worker_look(w); /* which are stuck */
+			end_closing(w, epoll);
+		}
 	}
 	serve_ready(w, epoll);
 	serve_held(w, epoll);
@@ -178,6 +178,7 @@ int soda_engine_epoll(struct soda_worker *w)
 		soda_log_error("a data worker cannot start: %s", soda_strerror(errno));
 		return -errno;
 	}
+	end_closing(w, epoll); /* of a ring that has failed */
 	while (!atomic_load(&w->stop) || w->conns) {
 		bool found = false;
 

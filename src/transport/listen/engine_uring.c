@@ -254,6 +254,36 @@ static void spin(struct engine *e)
 	soda_spin_end(&e->w->spin, true);
 }
 
+static bool is_failure(int ret)
+{
+	return ret < 0 && ret != -EINTR && ret != -ETIME && ret != -EAGAIN && ret != -EBUSY;
+}
+
+/*
+ * The ring has failed.  Nobody's memory shall end with it: all connections of the worker do, whose
+ * clients come back, and the worker goes on without a ring.  -ENOTSUP.
+ */
+static int leave_ring(struct engine *e, int failure)
+{
+	int ret = soda_uring_cancel_all(&e->ring);
+
+	if (ret < 0) {
+		soda_log_error("a data worker's ring has failed (%s), and what is under way cannot "
+			       "be cancelled: %s",
+			       soda_strerror(failure), soda_strerror(ret));
+		abort(); /* buffers are the kernel's, nothing can be ended in order */
+	}
+	soda_log_error("a data worker's ring has failed: %s; its connections end, and it goes on "
+		       "with epoll",
+		       soda_strerror(failure));
+	for (struct soda_stream_conn *c = e->w->conns; c; c = c->next) {
+		c->rx_busy = c->tx_busy = false;
+		c->closing = true;
+	}
+	soda_uring_end(&e->ring);
+	return -ENOTSUP;
+}
+
 int soda_engine_uring(struct soda_worker *w)
 {
 	struct engine e = { .w = w };
@@ -268,10 +298,8 @@ int soda_engine_uring(struct soda_worker *w)
 			spin(&e);
 		ret = await(&e);
 		soda_worker_awake(w);
-		if (ret < 0 && ret != -EINTR && ret != -ETIME && ret != -EAGAIN && ret != -EBUSY) {
-			soda_log_error("a data worker's ring has failed: %s", soda_strerror(ret));
-			abort(); /* buffers are the kernel's, nothing can be ended in order */
-		}
+		if (is_failure(ret))
+			return leave_ring(&e, ret);
 		reap(&e);
 		reap_ready(&e);
 		release_held(&e);
