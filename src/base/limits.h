@@ -21,6 +21,10 @@ enum {
 	SODA_HELLO_MS = 5000,	/* a listener waits so long for the HELLO of a new connection */
 	SODA_CALL_BODY_MS =
 		30000, /* a daemon waits so long for the rest of a call, or to send its answer */
+	/* the same for the rest of a WRITE, and for a client to take an answer; looked at so often
+	   within that time, and once more before the connection ends */
+	SODA_STUCK_MS = 30000,
+	SODA_STUCK_LOOKS = 3,
 	SODA_NAME_FRESH_MS = 1000, /* a name's addresses are used for so long without a look-up, */
 	SODA_NAME_WAIT_MS = 50,	   /* and then that is waited for so long */
 	SODA_FLUSH_STALL_MS = 30000,   /* a flush, without any progress at all */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/uring.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #ifndef __has_feature
 #define __has_feature(feature) 0
 #endif
@@ -29,4 +33,23 @@ void soda_uring_end(struct io_uring *ring)
 {
 	BEFORE_LATER_BEGINNINGS();
 	io_uring_queue_exit(ring);
+}
+
+/* io_uring_register(2), for headers that do not have it yet. */
+enum { SYNC_CANCEL = 24, CANCEL_ANY = 1u << 2, CANCEL_S = 5 };
+
+int soda_uring_cancel_all(struct io_uring *ring)
+{
+	struct {
+		uint64_t addr;
+		int32_t fd;
+		uint32_t flags;
+		int64_t seconds, ns;
+		uint64_t reserved[4];
+	} all = { .flags = CANCEL_ANY, .seconds = CANCEL_S };
+
+	if (syscall(SYS_io_uring_register, ring->ring_fd, SYNC_CANCEL, &all, 1) < 0 &&
+	    errno != ENOENT)
+		return -errno;
+	return 0;
 }

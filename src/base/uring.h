@@ -19,6 +19,13 @@
  * the kernel offers. */
 int soda_uring_begin(struct io_uring *ring, unsigned entries, struct io_uring_params *params);
 
+/*
+ * Cancel all that is under way, and wait until nothing of it uses the program's memory any more,
+ * for five seconds at most; what it was is not told.  For a ring that has failed.  0; -EINVAL: the
+ * kernel is older than 6.0; -ETIME, and other errors of the kernel's.
+ */
+int soda_uring_cancel_all(struct io_uring *ring);
+
 /* io_uring_queue_exit(3); nothing may be under way. */
 void soda_uring_end(struct io_uring *ring);
 

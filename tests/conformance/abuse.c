@@ -372,6 +372,41 @@ static void test_greedy(void **state)
 	env_stop(&e);
 }
 
+/* What a client leaves undone is not kept for it, and costs nobody else a connection. */
+static void test_stuck(void **state)
+{
+	struct soda_listener_options options = { .workers = 1, .stuck_timeout_ms = STUCK_MS };
+	const struct variant *v = ((struct env *)*state)->variant;
+	static uint8_t out[70000];
+	ssize_t sent = 1;
+	struct link l;
+	struct env e;
+	int fd[2];
+	size_t n;
+
+	if (v->memory) {
+		print_message("SKIP: no request reaches the server on shm\n");
+		skip();
+	}
+	env_start(&e, v, &options);
+	link_open(&e, &l, "", 0, 8);
+	fd[0] = raw_data(&e);
+	n = raw_write_request(out, 7, 0, 65536);
+	raw_send(fd[0], out, n + 65535); /* all but the last byte */
+	fd[1] = raw_data(&e);
+	n = raw_read_request(out, 7, 0, SODA_WIRE_MAX_DATA, 1);
+	for (unsigned k = 0; k < 20000 && sent > 0; k++)
+		sent = send(fd[1], out, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	await_count(&e, &e.fake.gone, 2); /* although both are open here */
+	assert_int_equal(fake_count(&e.fake, &e.fake.torn), 1);
+	assert_int_equal(fake_count(&e.fake, &e.fake.rejected), 2);
+	assert_closed(fd[0]);
+	close(fd[1]);
+	assert_works(&l);
+	link_close(&l);
+	env_stop(&e);
+}
+
 /* Control connections */
 
 static void test_bad_calls(void **state)
@@ -450,6 +485,7 @@ int run_abuse(void)
 			ABUSE(test_bad_requests),
 			ABUSE(test_half_requests),
 			ABUSE(test_greedy),
+			ABUSE(test_stuck),
 		};
 
 		failed += run_group(&variants[v], any, sizeof(any) / sizeof(any[0]));

@@ -13,7 +13,7 @@
 #include "service_fake.h"
 
 enum { CHUNK_BYTES = 65536 };
-enum { MS = 1000000, REGION_BYTES = 8 << 20, HELLO_TIMEOUT_MS = 300 };
+enum { MS = 1000000, REGION_BYTES = 8 << 20, HELLO_TIMEOUT_MS = 300, STUCK_MS = 900 };
 #define TIMEOUT_MS (5000 * fake_patience())
 
 /* One way to reach a listener. */

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a listener ends.  Its acceptor is held where it takes its wake-ups in, as on a machine
- * whose processors are busy: this program's read(2) is wrapped.
+ * whose processors are busy: this program's read(2) is wrapped.  And how a worker's ring does, of
+ * which one wait fails.
  */
 #include "conformance.h"
 
+#include <errno.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/uring.h"
 
 enum { OTHERS_MS = 100, END_S = 5, TIMES = 200 };
 
@@ -28,6 +33,17 @@ ssize_t __wrap_read(int fd, void *to, size_t bytes)
 		sem_wait(&gate.go_on);
 	}
 	return __real_read(fd, to, bytes);
+}
+
+static _Atomic bool ring_fails; /* at its next wait */
+
+int __real_io_uring_submit_and_wait(struct io_uring *ring, unsigned n);
+int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned n);
+
+int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned n)
+{
+	return atomic_exchange(&ring_fails, false) ? -EFAULT
+						   : __real_io_uring_submit_and_wait(ring, n);
 }
 
 static void *close_listener(void *arg)
@@ -72,10 +88,67 @@ static void test_at_once(void **state)
 	}
 }
 
+static bool may_cancel(void)
+{
+	struct io_uring_params params = { 0 };
+	struct io_uring ring;
+	int ret;
+
+	if (soda_uring_begin(&ring, 4, &params))
+		return false;
+	ret = soda_uring_cancel_all(&ring);
+	soda_uring_end(&ring);
+	return !ret;
+}
+
+/* The kernel fails a worker's ring: its connections end, and others are served, by epoll. */
+static void check_ring_fails(bool two_sided)
+{
+	const struct variant v = {
+		.name = "tcp", .listen = "tcp://127.0.0.1:0", .decorate = "", .two_sided = two_sided
+	};
+	struct soda_listener_options options = { .workers = 1 };
+	static uint8_t out[70000];
+	struct link l;
+	struct env e;
+	int fd;
+
+	env_start(&e, &v, &options);
+	link_open(&e, &l, "", 0, 8);
+	fd = raw_data(&e);
+	raw_send(fd, out, raw_write_request(out, 7, 0, 65536) + 30000);
+	if (!two_sided) /* of a WRITE that is received this one knows */
+		await_count(&e, &e.fake.holds, 1);
+	atomic_store(&ring_fails, true);
+	/* the worker wakes, and is to sleep again; or it was about to, and the socket is closed */
+	assert_true(send(fd, out, 100, MSG_NOSIGNAL) <= 100);
+	assert_closed(fd);
+	assert_false(atomic_load(&ring_fails));
+	await_count(&e, &e.fake.torn, !two_sided);
+	for (int i = 0; i < 3; i++) {
+		soda_conn_close(l.data);
+		l.data = env_connect(&e, "", SODA_CONN_DATA, 8, NULL);
+		assert_works(&l);
+	}
+	link_close(&l);
+	env_stop(&e);
+}
+
+static void test_ring_fails(void **state)
+{
+	if (!may_cancel()) {
+		print_message("SKIP: io_uring is not there, or older than Linux 6.0\n");
+		skip();
+	}
+	check_ring_fails(false);
+	check_ring_fails(true);
+}
+
 int run_ending(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_two_orders),
-					    cmocka_unit_test(test_at_once) };
+					    cmocka_unit_test(test_at_once),
+					    cmocka_unit_test(test_ring_fails) };
 
 	return cmocka_run_group_tests_name("ending", tests, NULL, NULL);
 }

@@ -102,6 +102,18 @@ void sim_disk_make(void)
 	sim_private_put(SIM_DISK_KEY, key, sizeof(key) - 1);
 }
 
+bool sim_disk_is_being_changed(const char *name)
+{
+	enum { CTIME = 16, MARK_BYTES = 24 };
+	static const uint8_t none[MARK_BYTES - CTIME];
+
+	for (struct node *n = nodes; n < nodes + NODES; n++)
+		if (n->used && !n->dir && !strcmp(n->name, name))
+			return n->attribute_bytes == MARK_BYTES &&
+			       !memcmp(n->attribute + CTIME, none, sizeof(none));
+	return false;
+}
+
 void sim_disk_rewrite(const char *name, uint64_t *number, bool dated)
 {
 	for (struct node *n = nodes; n < nodes + NODES; n++) {

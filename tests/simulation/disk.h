@@ -35,6 +35,8 @@ void sim_disk_kill(void);
  * it has the time of its last modification as before (rsync --times).
  */
 void sim_disk_rewrite(const char *name, uint64_t *number, bool dated);
+/* Whether the server was about to change the file when it ended (mem_server/files/mark.h). */
+bool sim_disk_is_being_changed(const char *name);
 /* Whole pages of a file; 0: there is none. */
 size_t sim_disk_pages(const char *name);
 /* A whole file, for a look: *bytes_p may be 0. NULL: there is none. stable: as below. */

@@ -2,6 +2,7 @@
 #include "host_agent/core/thread.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -142,6 +143,43 @@ void soda_thread_remember(struct soda_thread *t, uint32_t id, uint32_t keep)
 void soda_thread_forget(struct soda_thread *t)
 {
 	soda_thread_trim(t, 0);
+}
+
+/* The caller has the ring: take those chunks out of it. */
+static void take_out(struct soda_thread *t, uint32_t first, uint32_t n)
+{
+	uint32_t from = t->last_at + SODA_LAST_CHUNKS_MAX - t->last_n, left = 0;
+
+	for (uint32_t i = 0; i < t->last_n; i++) {
+		uint32_t id = t->last[(from + i) % SODA_LAST_CHUNKS_MAX];
+
+		if (id - first < n)
+			soda_chunk_unhold(&soda_agent.table[id]);
+		else
+			t->last[(from + left++) % SODA_LAST_CHUNKS_MAX] = id;
+	}
+	t->last_at = (from + left) % SODA_LAST_CHUNKS_MAX;
+	t->last_n = left;
+}
+
+void soda_threads_forget(uint32_t first, uint32_t n)
+{
+	enum { TRIES = 1000 }; /* a signal's handler may have interrupted who has the ring */
+	uint32_t used = atomic_load(&contexts_used);
+
+	for (uint32_t i = 0; i < used; i++) {
+		struct soda_thread *t = &contexts[i];
+		bool taken = false;
+
+		if (!t->last_n)
+			continue;
+		for (int k = 0; k < TRIES && !(taken = ring_take(t)); k++)
+			sched_yield();
+		if (!taken)
+			continue;
+		take_out(t, first, n);
+		ring_give(t);
+	}
 }
 
 uint32_t soda_threads_holding(uint32_t id)

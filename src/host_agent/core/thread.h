@@ -113,6 +113,13 @@ void soda_thread_trim(struct soda_thread *t, uint32_t keep);
 /* Remember none of them. */
 void soda_thread_forget(struct soda_thread *t);
 
+/*
+ * An object ends, whose chunks these are: no thread remembers any of them, so that none counts down
+ * the hold of a chunk that comes in its place.  A thread that is changing its ring is waited for,
+ * for a moment at most; not AS.
+ */
+void soda_threads_forget(uint32_t first, uint32_t n);
+
 /* How many threads remember the chunk; a thread that is changing its ring meanwhile counts. */
 uint32_t soda_threads_holding(uint32_t id);
 

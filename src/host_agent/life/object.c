@@ -1036,6 +1036,7 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 		return;
 	}
 	soda_held_forget(r->first, r->chunks);
+	soda_threads_forget(r->first, r->chunks);
 	soda_regions_lock();
 	r->going = true;
 	soda_regions_unlock();

@@ -422,7 +422,7 @@ static void destroy(struct soda_files *files, struct soda_file *file, struct sod
 	if (file->fd >= 0)
 		close(file->fd);
 	pthread_mutex_destroy(&file->sync_lock);
-	free(file->published);
+	soda_published_free(file->published);
 	free(file);
 }
 

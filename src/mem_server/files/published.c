@@ -2,9 +2,14 @@
 #include "mem_server/files/published.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "mem_server/base/counters.h"
 
 int soda_published_check(const char *name, size_t bytes, char out[SODA_WIRE_MAX_NAME + 1],
@@ -37,6 +42,24 @@ static struct soda_file *find_locked(const struct soda_files *files, uint64_t ow
 	return at;
 }
 
+/*
+ * *fd_p: a descriptor of the memory, for reading alone, which nobody but the server's own user
+ * opens anew for more; -1 where the memory has none. 0, negative errno.
+ */
+static int open_to_read(const struct soda_memory *memory, int *fd_p)
+{
+	char path[32];
+
+	*fd_p = -1;
+	if (memory->fd < 0)
+		return 0;
+	if (fchmod(memory->fd, S_IRUSR | S_IWUSR) < 0)
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory->fd);
+	*fd_p = open(path, O_RDONLY | O_CLOEXEC);
+	return *fd_p < 0 ? -errno : 0;
+}
+
 static struct soda_file *create(uint64_t owner, const char *name, const struct soda_memory *memory,
 				uint64_t bytes)
 {
@@ -48,6 +71,7 @@ static struct soda_file *create(uint64_t owner, const char *name, const struct s
 		free(published);
 		return NULL;
 	}
+	published->fd = -1;
 	published->id = soda_server_random_id();
 	published->owner = owner;
 	strcpy(published->name, name);
@@ -66,8 +90,15 @@ static struct soda_file *create(uint64_t owner, const char *name, const struct s
 static void forget(struct soda_file *file)
 {
 	pthread_mutex_destroy(&file->sync_lock);
-	free(file->published);
+	soda_published_free(file->published);
 	free(file);
+}
+
+void soda_published_free(struct soda_published *published)
+{
+	if (published && published->fd >= 0)
+		close(published->fd);
+	free(published);
 }
 
 int soda_published_add(struct soda_files *files, uint64_t owner, const char *name,
@@ -76,10 +107,19 @@ int soda_published_add(struct soda_files *files, uint64_t owner, const char *nam
 {
 	struct soda_file *file = create(owner, name, memory, bytes);
 	bool taken;
+	int ret;
 
 	if (!file) {
 		soda_server_why(why, "the server is out of memory");
 		return -ENOMEM;
+	}
+	ret = open_to_read(memory, &file->published->fd);
+	if (ret) {
+		forget(file);
+		soda_server_why(why,
+				"the server cannot open the object's memory for its readers: %s",
+				soda_strerror(ret));
+		return ret;
 	}
 	pthread_mutex_lock(&files->lock);
 	taken = find_locked(files, owner, name);

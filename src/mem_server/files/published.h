@@ -19,6 +19,11 @@ struct soda_published {
 	uint64_t id;	/* random, not 0 */
 	uint64_t owner; /* whose name it is: a user, or a tenant (soda_region_set.owner) */
 	char name[SODA_WIRE_MAX_NAME + 1];
+	/*
+	 * The memory's, for those who open the object: opened anew for reading, so that nobody
+	 * writes by it.  -1: the memory has none.
+	 */
+	int fd;
 };
 
 /*
@@ -31,7 +36,8 @@ int soda_published_check(const char *name, size_t bytes, char out[SODA_WIRE_MAX_
 /*
  * Publish memory, to which nobody writes any more, of an object of so many bytes, for which an
  * account is charged.  name: checked.  0: *file_p has the memory, with one use, which ends with
- * soda_files_close() and that account; -EEXIST: the user has an object of that name; -ENOMEM.
+ * soda_files_close() and that account; -EEXIST: the user has an object of that name; -ENOMEM;
+ * errors of open(2).
  */
 int soda_published_add(struct soda_files *files, uint64_t owner, const char *name,
 		       const struct soda_memory *memory, uint64_t bytes, struct soda_file **file_p,
@@ -44,5 +50,8 @@ int soda_published_add(struct soda_files *files, uint64_t owner, const char *nam
 int soda_published_open(struct soda_files *files, uint64_t owner, const char *name,
 			struct soda_account *account, struct soda_file **file_p,
 			struct soda_why *why);
+
+/* For each object of soda_published_add(), when nobody uses it any more. NULL: nothing to do. */
+void soda_published_free(struct soda_published *published);
 
 #endif

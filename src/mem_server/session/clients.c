@@ -18,6 +18,8 @@
 
 #define MAX_PEERS 1024 /* of one client */
 
+enum { OWNER_BYTES = 40 }; /* a client's name in the log */
+
 /* The beginning and the end of a client */
 
 /* Whether the kernel says that the peer is another user, whose permissions decide about files. */
@@ -70,15 +72,20 @@ static struct soda_client *create_client(struct soda_clients *clients,
 	return client;
 }
 
+static const char *name_owner(const struct soda_client *client, char owner[OWNER_BYTES])
+{
+	snprintf(owner, OWNER_BYTES, "client %016llx", (unsigned long long)client->id);
+	return owner;
+}
+
 /*
  * Close the client's regions; it has no data connection. Returns how many files' changes were lost.
  */
 static unsigned close_regions(struct soda_client *client)
 {
-	char owner[40];
+	char owner[OWNER_BYTES];
 
-	snprintf(owner, sizeof(owner), "client %016llx", (unsigned long long)client->id);
-	return soda_region_close_all(&client->regions, owner);
+	return soda_region_close_all(&client->regions, name_owner(client, owner));
 }
 
 /* The client is not in the list, and has no regions and no connections. */
@@ -145,18 +152,19 @@ static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint6
 	return NULL;
 }
 
+static void say_expired(const struct soda_client *client)
+{
+	soda_count_add(SODA_COUNT_clients_expired, 1);
+	soda_log_info("client %016llx did not come back: its regions are freed",
+		      (unsigned long long)client->id);
+}
+
 /* Free a client that is not in the list any more, with its regions. */
-static void free_client(struct soda_clients *clients, struct soda_client *client, bool expired)
+static void free_client(struct soda_clients *clients, struct soda_client *client)
 {
 	bool leaving = client->leaving;
-	unsigned lost;
+	unsigned lost = close_regions(client);
 
-	if (expired) {
-		soda_count_add(SODA_COUNT_clients_expired, 1);
-		soda_log_info("client %016llx did not come back: its regions are freed",
-			      (unsigned long long)client->id);
-	}
-	lost = close_regions(client);
 	destroy_client(client);
 	pthread_mutex_lock(&clients->lock);
 	clients->lost += lost;
@@ -177,6 +185,75 @@ static void sleep_locked(struct soda_clients *clients, uint64_t until_ms)
 		pthread_cond_timedwait(&clients->changed, &clients->lock, &until);
 }
 
+/* The next client of the list to_write; NULL: none, and the thread ends. */
+static struct soda_client *next_to_write(struct soda_clients *clients)
+{
+	struct soda_client *client;
+
+	pthread_mutex_lock(&clients->lock);
+	client = clients->to_write;
+	if (client)
+		clients->to_write = client->next;
+	else
+		clients->writing = false;
+	if (!clients->to_write)
+		clients->to_write_end = &clients->to_write;
+	pthread_mutex_unlock(&clients->lock);
+	return client;
+}
+
+static void write_files(struct soda_clients *clients)
+{
+	struct soda_client *client;
+
+	while ((client = next_to_write(clients)))
+		free_client(clients, client);
+}
+
+static void *writer_main(void *arg)
+{
+	pthread_setname_np(pthread_self(), "soda-files");
+	write_files(arg);
+	return NULL;
+}
+
+static void end_writer(struct soda_clients *clients)
+{
+	if (clients->has_writer)
+		soda_wait_join(clients->writer, "files of clients that have gone to be written");
+	clients->has_writer = false;
+}
+
+/* The thread that frees it later. False: there is none. */
+static bool begin_to_write(struct soda_clients *clients, struct soda_client *client)
+{
+	bool runs;
+
+	pthread_mutex_lock(&clients->lock);
+	runs = clients->writing;
+	clients->writing = true;
+	client->next = NULL;
+	*clients->to_write_end = client;
+	clients->to_write_end = &client->next;
+	pthread_mutex_unlock(&clients->lock);
+	if (runs)
+		return true;
+	end_writer(clients); /* it has nothing left to do */
+	clients->has_writer = !pthread_create(&clients->writer, NULL, writer_main, clients);
+	return clients->has_writer;
+}
+
+/* The same, where a disk that hangs keeps no other client's memory from being freed. */
+static void free_beside(struct soda_clients *clients, struct soda_client *client)
+{
+	char owner[OWNER_BYTES];
+
+	if (!soda_region_close_unwritten(&client->regions, name_owner(client, owner)))
+		free_client(clients, client);
+	else if (!begin_to_write(clients, client))
+		write_files(clients);
+}
+
 static void *reap(void *arg)
 {
 	struct soda_clients *clients = arg;
@@ -190,7 +267,9 @@ static void *reap(void *arg)
 
 		if (client) {
 			pthread_mutex_unlock(&clients->lock);
-			free_client(clients, client, expired);
+			if (expired)
+				say_expired(client);
+			free_beside(clients, client);
 			pthread_mutex_lock(&clients->lock);
 		} else if (clients->stopping) {
 			break;
@@ -199,6 +278,7 @@ static void *reap(void *arg)
 		}
 	}
 	pthread_mutex_unlock(&clients->lock);
+	end_writer(clients);
 	return NULL;
 }
 
@@ -207,6 +287,7 @@ int soda_clients_start(struct soda_clients *clients)
 	clients->instance_id = soda_server_random_id();
 	pthread_mutex_init(&clients->lock, NULL);
 	soda_cond_init(&clients->changed);
+	clients->to_write_end = &clients->to_write;
 	return -pthread_create(&clients->reaper, NULL, reap, clients);
 }
 
@@ -395,7 +476,11 @@ static struct soda_client_peer *next_to_go_locked(struct soda_client *client, ui
 	return at;
 }
 
-/* Close connections and await their end. The lock is dropped meanwhile. */
+/*
+ * Close connections and await their end. The lock is dropped meanwhile.  A call of an older epoch's
+ * may hang, at a disk that does not answer: who waits for it goes as soon as a newer connection of
+ * the client takes its turn, so that one at most waits for each client.
+ */
 static void expel_locked(struct soda_client *client, uint64_t epoch, bool control_stays)
 {
 	struct soda_clients *clients = client->all;
@@ -403,6 +488,7 @@ static void expel_locked(struct soda_client *client, uint64_t epoch, bool contro
 	struct soda_wait wait;
 
 	soda_wait_begin(&wait, "the connections of a client's earlier epoch to end");
+	pthread_cond_broadcast(&clients->changed); /* who waits for an epoch before */
 	while ((entry = next_to_go_locked(client, epoch, control_stays, false))) {
 		entry->closing = true;
 		entry->pins++;
@@ -412,7 +498,8 @@ static void expel_locked(struct soda_client *client, uint64_t epoch, bool contro
 		entry->pins--;
 		pthread_cond_broadcast(&clients->changed);
 	}
-	while (next_to_go_locked(client, epoch, control_stays, true))
+	while (next_to_go_locked(client, epoch, control_stays, true) &&
+	       (control_stays || client->epoch == epoch))
 		soda_wait_turn(&wait, &clients->changed, &clients->lock);
 }
 

@@ -81,6 +81,14 @@ struct soda_clients {
 	bool stopping;
 	unsigned lost; /* files whose changes could not be written back */
 	pthread_t reaper;
+	/*
+	 * Clients whose files are to be written to their disk and closed, by `next`, which no
+	 * other client's memory waits for.  There is a thread for that while there are any.
+	 */
+	struct soda_client *to_write, **to_write_end;
+	pthread_t writer; /* the reaper's alone: to be joined, if has_writer */
+	bool has_writer;
+	bool writing; /* it goes on with what is in the list; guarded by lock */
 };
 
 /* Make locks, instance id and reaper; the caller has set the constants. 0, negative errno. */

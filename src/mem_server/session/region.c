@@ -538,6 +538,7 @@ static void describe(struct soda_client_region *region, bool shares,
 		     struct soda_wire_opened *opened_p, struct soda_share *share_p)
 {
 	struct soda_memory *memory = memory_of(region);
+	int fd = region->file && region->file->published ? region->file->published->fd : memory->fd;
 
 	*opened_p = (struct soda_wire_opened){ .bytes = region->bytes };
 	if (region->file) {
@@ -546,7 +547,7 @@ static void describe(struct soda_client_region *region, bool shares,
 	}
 	*share_p = (struct soda_share){ .fd = -1 };
 	if (shares)
-		*share_p = (struct soda_share){ .fd = memory->fd,
+		*share_p = (struct soda_share){ .fd = fd,
 						.bytes = memory->backing_bytes,
 						.dirty_bytes = memory->dirty_bytes,
 						.memory = memory->map,
@@ -808,14 +809,30 @@ int soda_region_publish(struct soda_region_set *set, uint16_t id, const char *na
 	return r;
 }
 
-unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
+static bool is_written_to_file(const struct soda_client_region *region)
+{
+	const struct soda_file *file = atomic_load(&region->file);
+
+	return file && file->mode == SODA_WIRE_WRITABLE;
+}
+
+/* One of the list; files: also of those that are written to one. NULL: there is none. */
+static struct soda_client_region *next_to_close(const struct soda_region_set *set, bool files)
+{
+	struct soda_client_region *region = set->list;
+
+	while (region && !files && is_written_to_file(region))
+		region = region->next;
+	return region;
+}
+
+static unsigned close_those(struct soda_region_set *set, const char *owner, bool files)
 {
 	struct soda_client_region *region;
 	struct soda_why why = { "" };
 	unsigned lost = 0;
 
-	pthread_mutex_lock(&set->control);
-	while ((region = set->list)) {
+	while ((region = next_to_close(set, files))) {
 		while (close_slot(set, &set->slots[region->id]))
 			soda_log_warning("%s: region %u: a request has not ended within %u ms;"
 					 " the region is freed when it has",
@@ -828,8 +845,28 @@ unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
 		unlink_region(set, region);
 		free_region(set, region);
 	}
+	return lost;
+}
+
+unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
+{
+	unsigned lost;
+
+	pthread_mutex_lock(&set->control);
+	lost = close_those(set, owner, true);
 	pthread_mutex_unlock(&set->control);
 	return lost;
+}
+
+bool soda_region_close_unwritten(struct soda_region_set *set, const char *owner)
+{
+	bool left;
+
+	pthread_mutex_lock(&set->control);
+	close_those(set, owner, false);
+	left = set->list;
+	pthread_mutex_unlock(&set->control);
+	return left;
 }
 
 static int content_of_tenant(struct soda_region_set *set, const struct soda_file_request *like,

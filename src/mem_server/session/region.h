@@ -137,6 +137,11 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
  * back are lost, and logged with `owner`.  Returns how many.
  */
 unsigned soda_region_close_all(struct soda_region_set *set, const char *owner);
+/*
+ * The same of the regions of which nothing is written to a file, and which so wait for no disk.
+ * Returns whether others are left.
+ */
+bool soda_region_close_unwritten(struct soda_region_set *set, const char *owner);
 
 /*
  * Hold a region for a READ or WRITE; *span_p is its memory. 0; -EINVAL: no such region, or range;

@@ -226,7 +226,12 @@ struct soda_listener_options {
 	unsigned workers;	  /* data threads; 0: one a processor, at most 4 */
 	unsigned max_connections; /* 0: 4096 */
 	int hello_timeout_ms;	  /* 0: 5000 */
-	enum soda_engine engine;  /* of the data threads; auto: io_uring where the kernel lets us */
+	/*
+	 * On byte streams: a data connection whose WRITE has not come whole, or whose client has
+	 * not taken an answer, in some time from this one to 4/3 of it, is closed. 0: 30000
+	 */
+	int stuck_timeout_ms;
+	enum soda_engine engine; /* of the data threads; auto: io_uring where the kernel lets us */
 	enum soda_answer_by answer; /* verbs, two-sided: how READs are answered */
 	/* Whom to let in: by a proof only.  NULL: everybody who says a HELLO of version 1. */
 	const struct soda_guard *guard;

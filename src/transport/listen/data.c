@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/iov.h"
+#include "base/limits.h"
 #include "base/lock.h"
 #include "transport/listen/worker.h"
 #include "transport/stream/stream.h"
@@ -282,6 +283,7 @@ static void start_write(struct soda_stream_conn *c, const uint8_t *in, uint32_t 
 	c->rx_begin += SODA_WIRE_HEAD_BYTES;
 	c->write_left = c->write.size;
 	c->writing = true;
+	c->writes++;
 }
 
 /* A WRITE of data that a two-sided peer has kept; code: of parity of such data, or NULL. */
@@ -542,6 +544,29 @@ void soda_stream_conn_release(struct soda_stream_conn *c)
 {
 	c->held = false;
 	take_all(c);
+}
+
+static bool is_stuck(struct soda_stuck *s, bool under_way, uint32_t number)
+{
+	s->looks = under_way && s->seen == number ? s->looks + 1 : 0;
+	s->seen = number;
+	return s->looks > SODA_STUCK_LOOKS;
+}
+
+void soda_stream_conn_look(struct soda_stream_conn *c)
+{
+	const struct soda_answer *a = &c->tx[c->tx_head % SODA_TX_REPLIES];
+	bool ready =
+		c->tx_head != c->tx_tail && atomic_load_explicit(&a->ready, memory_order_acquire);
+	bool half = is_stuck(&c->half, c->writing, c->writes);
+	bool untaken = is_stuck(&c->untaken, ready, c->tx_head);
+
+	if (c->closing)
+		return;
+	if (half)
+		reject(c, "the rest of a WRITE does not come");
+	else if (untaken)
+		reject(c, "an answer is not taken");
 }
 
 static void drop_write(struct soda_stream_conn *c)

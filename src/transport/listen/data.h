@@ -33,6 +33,12 @@ struct soda_answer {
 	uint8_t head[SODA_WIRE_HEAD_BYTES];
 };
 
+/* Whether something that the peer is to do gets done (soda_stream_conn_look). */
+struct soda_stuck {
+	uint32_t seen;	/* its number at the last look */
+	unsigned looks; /* so many in a row have found the same one */
+};
+
 struct soda_stream_conn {
 	struct soda_peer peer;
 	struct soda_worker *worker;
@@ -69,6 +75,8 @@ struct soda_stream_conn {
 	uint32_t write_left;
 	struct soda_wire_write write;
 	struct soda_span write_span;
+	uint32_t writes; /* begun; their number is that of the one under way */
+	struct soda_stuck half, untaken;
 	/* bytes received and not yet looked at: rx[rx_begin..rx_end) */
 	uint32_t rx_begin, rx_end;
 	/* answers: tx_head is the oldest not wholly sent, tx_offset how much of it has gone */
@@ -95,6 +103,12 @@ bool soda_stream_conn_aim_send(struct soda_stream_conn *c);
 void soda_stream_conn_sent(struct soda_stream_conn *c, int result);
 /* Answers have become ready, or the connection may go on: it comes from the ready list. */
 void soda_stream_conn_continue(struct soda_stream_conn *c, uint32_t answered, bool resumed);
+/*
+ * Called SODA_STUCK_LOOKS times in stuck_timeout_ms: it is closing from now on if one WRITE has
+ * been under way, or one answer ready, at one look more than those.  So time that the daemon itself
+ * stood still for ends no connection.
+ */
+void soda_stream_conn_look(struct soda_stream_conn *c);
 /* It is held no more: its requests go on, or it is held again. */
 void soda_stream_conn_release(struct soda_stream_conn *c);
 /* No receive, send or request is under way: give spans back, tell the daemon, close, free. */

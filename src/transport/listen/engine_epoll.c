@@ -99,6 +99,17 @@ static void serve_held(struct soda_worker *w, int epoll)
 	}
 }
 
+static void end_closing(struct soda_worker *w, int epoll)
+{
+	struct soda_stream_conn *next;
+
+	for (struct soda_stream_conn *c = w->conns; c; c = next) {
+		next = c->next;
+		if (c->closing)
+			serve(w, epoll, c, 0);
+	}
+}
+
 static void take_mail(struct soda_worker *w, int epoll)
 {
 	struct soda_stream_conn *c;
@@ -108,6 +119,19 @@ static void take_mail(struct soda_worker *w, int epoll)
 		return;
 	while ((c = soda_worker_take(w)))
 		serve(w, epoll, c, 0); /* or drop it: there may have been no memory for it */
+}
+
+/* Not of a connection, but the worker's mail or timer. */
+static bool is_own(const struct soda_worker *w, const void *of)
+{
+	return of == &w->wake_fd || of == &w->look_fd;
+}
+
+static int watch_own(int epoll, int *fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = fd };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, *fd, &ev);
 }
 
 /* True: something came in. */
@@ -126,14 +150,19 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 	for (int i = 0; i < n; i++) {
 		struct soda_stream_conn *c = events[i].data.ptr;
 
-		if (c) {
+		if (!is_own(w, c)) {
 			*polls_p = c->wants_polling;
 			serve(w, epoll, c, events[i].events);
 		}
 	}
-	for (int i = 0; i < n; i++)
-		if (!events[i].data.ptr)
+	for (int i = 0; i < n; i++) {
+		if (events[i].data.ptr == &w->wake_fd)
 			take_mail(w, epoll);
+		else if (events[i].data.ptr == &w->look_fd) {
+			soda_worker_look(w); /* which are stuck */
+			end_closing(w, epoll);
+		}
+	}
 	serve_ready(w, epoll);
 	serve_held(w, epoll);
 	soda_worker_ring(w);
@@ -143,13 +172,13 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 int soda_engine_epoll(struct soda_worker *w)
 {
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
-	struct epoll_event ev = { .events = EPOLLIN };
 	bool polls = false;
 
-	if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, w->wake_fd, &ev) < 0) {
+	if (epoll < 0 || watch_own(epoll, &w->wake_fd) < 0 || watch_own(epoll, &w->look_fd) < 0) {
 		soda_log_error("a data worker cannot start: %s", soda_strerror(errno));
 		return -errno;
 	}
+	end_closing(w, epoll); /* of a ring that has failed */
 	while (!atomic_load(&w->stop) || w->conns) {
 		bool found = false;
 

@@ -21,8 +21,8 @@
 
 enum { ENTRIES = 256, LOOKS_A_CLOCK = 16 };
 
-/* user_data: the connection and which of its operations; NULL: the wake-up. */
-enum { OP_RECV = 0, OP_SEND = 1, OP_MASK = 1 };
+/* user_data: the connection and which of its operations; NULL: the worker's mail and timer. */
+enum { OP_RECV = 0, OP_SEND = 1, OP_MASK = 1, OWN_MAIL = 0, OWN_LOOK = 1 };
 
 struct engine {
 	struct soda_worker *w;
@@ -74,12 +74,12 @@ static void set_op(struct io_uring_sqe *sqe, struct soda_stream_conn *c, unsigne
 	io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)c | op);
 }
 
-static void await_mail(struct engine *e)
+static void await_own(struct engine *e, int fd, unsigned own)
 {
 	struct io_uring_sqe *sqe = get_sqe(e);
 
-	io_uring_prep_poll_add(sqe, e->w->wake_fd, POLLIN);
-	io_uring_sqe_set_data64(sqe, 0);
+	io_uring_prep_poll_add(sqe, fd, POLLIN);
+	io_uring_sqe_set_data64(sqe, own);
 }
 
 static void start_send(struct engine *e, struct soda_stream_conn *c)
@@ -131,7 +131,21 @@ static void take_mail(struct engine *e)
 		soda_log_error("a data worker cannot read its mail: %s", soda_strerror(errno));
 	while ((c = soda_worker_take(e->w)))
 		go_on(e, c);
-	await_mail(e);
+	await_own(e, e->w->wake_fd, OWN_MAIL);
+}
+
+/* It may be time to look which connections are stuck. */
+static void end_stuck(struct engine *e)
+{
+	struct soda_stream_conn *next;
+
+	soda_worker_look(e->w);
+	for (struct soda_stream_conn *c = e->w->conns; c; c = next) {
+		next = c->next;
+		if (c->closing)
+			go_on(e, c);
+	}
+	await_own(e, e->w->look_fd, OWN_LOOK);
 }
 
 static void complete(struct engine *e, const struct io_uring_cqe *cqe)
@@ -140,6 +154,10 @@ static void complete(struct engine *e, const struct io_uring_cqe *cqe)
 
 	if (cqe->user_data == LIBURING_UDATA_TIMEOUT) /* liburing's, on old kernels */
 		return;
+	if (!c && (cqe->user_data & OP_MASK) == OWN_LOOK) {
+		end_stuck(e);
+		return;
+	}
 	if (!c) {
 		take_mail(e);
 		return;
@@ -236,6 +254,36 @@ static void spin(struct engine *e)
 	soda_spin_end(&e->w->spin, true);
 }
 
+static bool is_failure(int ret)
+{
+	return ret < 0 && ret != -EINTR && ret != -ETIME && ret != -EAGAIN && ret != -EBUSY;
+}
+
+/*
+ * The ring has failed.  Nobody's memory shall end with it: all connections of the worker do, whose
+ * clients come back, and the worker goes on without a ring.  -ENOTSUP.
+ */
+static int leave_ring(struct engine *e, int failure)
+{
+	int ret = soda_uring_cancel_all(&e->ring);
+
+	if (ret < 0) {
+		soda_log_error("a data worker's ring has failed (%s), and what is under way cannot "
+			       "be cancelled: %s",
+			       soda_strerror(failure), soda_strerror(ret));
+		abort(); /* buffers are the kernel's, nothing can be ended in order */
+	}
+	soda_log_error("a data worker's ring has failed: %s; its connections end, and it goes on "
+		       "with epoll",
+		       soda_strerror(failure));
+	for (struct soda_stream_conn *c = e->w->conns; c; c = c->next) {
+		c->rx_busy = c->tx_busy = false;
+		c->closing = true;
+	}
+	soda_uring_end(&e->ring);
+	return -ENOTSUP;
+}
+
 int soda_engine_uring(struct soda_worker *w)
 {
 	struct engine e = { .w = w };
@@ -243,16 +291,15 @@ int soda_engine_uring(struct soda_worker *w)
 
 	if (ret < 0)
 		return ret;
-	await_mail(&e);
+	await_own(&e, w->wake_fd, OWN_MAIL);
+	await_own(&e, w->look_fd, OWN_LOOK);
 	while (!atomic_load(&w->stop) || w->conns) {
 		if (e.polls && e.task_flag && !w->held)
 			spin(&e);
 		ret = await(&e);
 		soda_worker_awake(w);
-		if (ret < 0 && ret != -EINTR && ret != -ETIME && ret != -EAGAIN && ret != -EBUSY) {
-			soda_log_error("a data worker's ring has failed: %s", soda_strerror(ret));
-			abort(); /* buffers are the kernel's, nothing can be ended in order */
-		}
+		if (is_failure(ret))
+			return leave_ring(&e, ret);
 		reap(&e);
 		reap_ready(&e);
 		release_held(&e);

@@ -63,6 +63,8 @@ int soda_listener_create(int fd, const char *address, bool local,
 		l->opt.max_connections = SODA_CONNECTIONS_MAX;
 	if (!l->opt.hello_timeout_ms)
 		l->opt.hello_timeout_ms = SODA_HELLO_MS;
+	if (!l->opt.stuck_timeout_ms)
+		l->opt.stuck_timeout_ms = SODA_STUCK_MS;
 	snprintf(l->address, sizeof(l->address), "%s", address);
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->left, NULL);

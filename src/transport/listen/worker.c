@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
@@ -34,6 +36,41 @@ static void wake(struct soda_worker *w)
 		soda_log_error("a data worker cannot be woken: %s", soda_strerror(errno));
 }
 
+/* A timer for the looks at connections that may be stuck. Negative: -errno. */
+static int look_timer(const struct soda_listener *l)
+{
+	uint64_t ns = (uint64_t)l->opt.stuck_timeout_ms * SODA_MS_NS / SODA_STUCK_LOOKS;
+	struct timespec each = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	struct itimerspec times = { .it_interval = each, .it_value = each };
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	timerfd_settime(fd, 0, &times, NULL);
+	return fd;
+}
+
+static int open_fds(struct soda_worker *w)
+{
+	int ret;
+
+	w->wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (w->wake_fd < 0)
+		return errno;
+	w->look_fd = look_timer(w->listener);
+	if (w->look_fd >= 0)
+		return 0;
+	ret = -w->look_fd;
+	close(w->wake_fd);
+	return ret;
+}
+
+static void close_fds(struct soda_worker *w)
+{
+	close(w->look_fd);
+	close(w->wake_fd);
+}
+
 static int stream_start(struct soda_listener *l, void **worker_p)
 {
 	struct soda_worker *w = calloc(1, sizeof(*w));
@@ -46,11 +83,13 @@ static int stream_start(struct soda_listener *l, void **worker_p)
 	w->round = 1;
 	soda_home_init(&w->home, &l->homes, l->workers_n);
 	pthread_mutex_init(&w->lock, NULL);
-	w->wake_fd = eventfd(0, EFD_CLOEXEC);
-	ret = w->wake_fd < 0 ? errno : pthread_create(&w->thread, NULL, worker_main, w);
+	ret = open_fds(w);
+	if (!ret) {
+		ret = pthread_create(&w->thread, NULL, worker_main, w);
+		if (ret)
+			close_fds(w);
+	}
 	if (ret) {
-		if (w->wake_fd >= 0)
-			close(w->wake_fd);
 		pthread_mutex_destroy(&w->lock);
 		free(w);
 		return -ret;
@@ -69,7 +108,7 @@ static void stream_stop(void *worker)
 	/* whoever answered last may be about to leave the lock */
 	pthread_mutex_lock(&w->lock);
 	pthread_mutex_unlock(&w->lock);
-	close(w->wake_fd);
+	close_fds(w);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
 }
@@ -300,6 +339,16 @@ void soda_worker_ring(struct soda_worker *w)
 		c->rung = false;
 		w->listener->ops->doorbell(c->peer.client, &c->peer);
 	}
+}
+
+void soda_worker_look(struct soda_worker *w)
+{
+	uint64_t times;
+
+	if (read(w->look_fd, &times, sizeof(times)) < 0)
+		return;
+	for (struct soda_stream_conn *c = w->conns; c; c = c->next)
+		soda_stream_conn_look(c);
 }
 
 void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c)

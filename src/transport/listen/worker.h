@@ -14,6 +14,7 @@ struct soda_worker {
 	struct soda_listener *listener;
 	pthread_t thread;
 	int wake_fd; /* eventfd, blocking: something is in the mailbox, or stop */
+	int look_fd; /* timerfd: connections may be stuck */
 	_Atomic bool stop;
 	_Atomic unsigned load; /* connections, also those in the mailbox */
 	pthread_mutex_t lock;
@@ -67,12 +68,16 @@ int64_t soda_worker_patience(const struct soda_worker *w);
  */
 struct soda_stream_conn *soda_worker_round(struct soda_worker *w);
 
+/* look_fd says that it is time: those that are stuck are closing from now on. */
+void soda_worker_look(struct soda_worker *w);
+
 /* Take it off the list and destroy it. */
 void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c);
 
 /*
  * Engines: serve worker->conns and what soda_worker_take gives until `stop` is
- * set and no connection is left.  0; -ENOTSUP: not on this kernel, nothing done.
+ * set and no connection is left.  0; -ENOTSUP: not on this kernel, or no longer: what there still
+ * is of connections is closing, and for the other one to end.
  */
 int soda_engine_epoll(struct soda_worker *w);
 int soda_engine_uring(struct soda_worker *w);

@@ -467,6 +467,8 @@ void several_model_begin(void)
 
 void several_model_rewrite(int file, bool dated)
 {
+	if (sim_disk_is_being_changed(files[file].name))
+		return; /* promise R10 has this exception: it would not be seen */
 	sim_note("FAULT file %s is another one%s", files[file].name,
 		 dated ? ", of the same date" : "");
 	sim_disk_rewrite(files[file].name, &values, dated);

@@ -89,6 +89,31 @@ static void keep_changes(void **state)
 	assert_int_equal(all_holds(), 0);
 }
 
+/* An object ends: its chunks are in no ring, and what is left goes round as before. */
+static void an_object_ends(void **state)
+{
+	struct soda_thread *t = soda_thread_self();
+
+	for (uint32_t id = 0; id < 22; id++) /* past the ring's end */
+		soda_thread_remember(t, id, 8);
+	soda_threads_forget(16, 3);
+	for (uint32_t id = 0; id < TABLE; id++)
+		assert_int_equal(holds(id), (id >= 14 && id < 16) || (id >= 19 && id < 22));
+	soda_chunk_hold(&table[16]); /* of the next object there */
+	soda_thread_remember(t, 16, 8);
+	assert_int_equal(holds(16), 2);
+	for (uint32_t id = 40; id < 48; id++)
+		soda_thread_remember(t, id, 8);
+	assert_int_equal(holds(16), 1);
+	soda_chunk_unhold(&table[16]);
+	expect_held(40, 47);
+	soda_threads_forget(0, TABLE);
+	assert_int_equal(all_holds(), 0);
+	soda_thread_remember(t, 5, 8);
+	expect_held(5, 5);
+	soda_thread_forget(t);
+}
+
 static sem_t arrived, leave;
 static struct soda_thread *theirs[THREADS];
 
@@ -298,6 +323,7 @@ int main(void)
 		cmocka_unit_test_setup(percentiles, setup),
 		cmocka_unit_test_setup(ring, setup),
 		cmocka_unit_test_setup(keep_changes, setup),
+		cmocka_unit_test_setup(an_object_ends, setup),
 		cmocka_unit_test_setup(dead_threads_are_reaped, setup),
 		cmocka_unit_test_setup(stealing, setup),
 		cmocka_unit_test_setup(by_thread_id, setup),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Regions of a client: holds against close, from several threads. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -361,6 +362,46 @@ static void check_publish_refused(void **state)
 	end_publishing();
 }
 
+/* Who opens an object has a descriptor of its memory that reads it, and does not write to it. */
+static void check_publish_descriptor(void **state)
+{
+	const struct soda_wire_open own = { .region_id = 6, .bytes = 3 * MIB }, published = {
+		.region_id = 1, .name_bytes = 1, .flags = SODA_WIRE_READ_ONLY | SODA_WIRE_PUBLISHED
+	};
+	struct soda_wire_opened opened;
+	struct soda_share share;
+	struct soda_span span;
+	struct stat st;
+	uint8_t *map;
+
+	start_publishing();
+	assert_int_equal(soda_region_open(&set, &own, NULL, true, &opened, &share, &why), 0);
+	map = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, share.fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	map[5] = 7;
+	assert_int_equal(munmap(map, MIB), 0);
+	assert_int_equal(publish(&set, 6, "a"), 0);
+	assert_int_equal(soda_region_open(&reader, &published, "a", true, &opened, &share, &why),
+			 0);
+	assert_false(share.writable);
+	assert_int_equal(fcntl(share.fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	assert_ptr_equal(mmap(NULL, MIB, PROT_WRITE, MAP_SHARED, share.fd, 0), MAP_FAILED);
+	assert_int_equal(pwrite(share.fd, "x", 1, 0), -1);
+	map = mmap(NULL, MIB, PROT_READ, MAP_SHARED, share.fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	assert_int_equal(map[5], 7);
+	assert_int_equal(mprotect(map, MIB, PROT_READ | PROT_WRITE), -1);
+	assert_int_equal(fstat(share.fd, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600); /* no other user opens it anew */
+	assert_int_equal(munmap(map, MIB), 0);
+	assert_int_equal(soda_region_share(&set, 6, &share, &why), 0); /* its publisher's, too */
+	assert_int_equal(fcntl(share.fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	assert_int_equal(acquire(6, 0, 4096, &span), -EACCES);
+	assert_int_equal(read_byte(&reader, 1, 100), 0);
+	end_publishing();
+	assert_int_equal(fcntl(share.fd, F_GETFD), -1);
+}
+
 /* Each user has names of its own. */
 static void check_publish_users(void **state)
 {
@@ -526,6 +567,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(check_discard_refused, start, stop),
 		cmocka_unit_test_setup_teardown(check_publish, start, stop),
 		cmocka_unit_test_setup_teardown(check_publish_refused, start, stop),
+		cmocka_unit_test_setup_teardown(check_publish_descriptor, start, stop),
 		cmocka_unit_test_setup_teardown(check_publish_users, start, stop),
 		cmocka_unit_test_setup_teardown(check_publish_quota, start, stop),
 		cmocka_unit_test_setup_teardown(check_publish_awaits_writes, start, stop),

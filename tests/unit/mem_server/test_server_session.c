@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The server's clients, below the transports: whom it keeps, whom it waits for, who looks on. */
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +17,15 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "mem_server/life/server.h"
+#include "transport/listen/server.h"
 #include "unit/fakes/fake_metrics.h"
 
 #define MIB (1ull << 20)
 
 static struct soda_mem_server server;
 static struct soda_why why;
+
+static _Atomic bool disk_hangs, disk_is_asked; /* it does not answer; somebody waits for it */
 
 /* A connection is no more than its address here. */
 static char connections[64];
@@ -42,6 +48,7 @@ static int start(void **state)
 
 static int stop(void **state)
 {
+	atomic_store(&disk_hangs, false);
 	return (int)soda_clients_stop(&server.clients);
 }
 
@@ -49,9 +56,12 @@ struct joined {
 	struct soda_client *client;
 	struct soda_peer *peer;
 	struct soda_wire_welcome welcome;
+	struct soda_wire_welcome was; /* come_back: with which it comes back, and when */
+	uint64_t epoch;
 };
 
-static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t epoch)
+static int join_as(struct joined *j, struct soda_peer *peer, const struct soda_wire_welcome *was,
+		   uint64_t epoch)
 {
 	const struct soda_wire_hello hello = { .kind = SODA_CONN_CONTROL,
 					       .chunk_bytes = 65536,
@@ -62,10 +72,17 @@ static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t 
 	void *client = NULL;
 	int r;
 
-	j->peer = (struct soda_peer *)&connections[connections_n++ % sizeof(connections)];
+	j->peer = peer;
 	r = soda_client_hello(&server.clients, j->peer, &hello, &info, &j->welcome, &client, &why);
 	j->client = client;
 	return r;
+}
+
+static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t epoch)
+{
+	void *at = &connections[connections_n++ % sizeof(connections)];
+
+	return join_as(j, at, was, epoch);
 }
 
 static void go(struct joined *j)
@@ -136,6 +153,135 @@ static void check_leaving(void **state)
 	go(&stays);
 }
 
+/* In place of the C library's function. */
+int fdatasync(int fd)
+{
+	atomic_store(&disk_is_asked, true);
+	while (atomic_load(&disk_hangs))
+		usleep(1000);
+	return 0;
+}
+
+static int open_file(struct joined *j, const char *name)
+{
+	const struct soda_wire_open open = { .region_id = 2,
+					     .name_bytes = (uint16_t)strlen(name),
+					     .flags = SODA_WIRE_WRITABLE | SODA_WIRE_CREATE,
+					     .bytes = MIB };
+	struct soda_wire_opened opened;
+	struct soda_share share;
+	struct soda_span span;
+	int r = soda_region_open(&j->client->regions, &open, name, false, &opened, &share, &why);
+
+	if (r)
+		return r;
+	assert_int_equal(soda_region_acquire(&j->client->regions, true, 2, 0, 4096, &span), 0);
+	span.memory[0] = 7;
+	soda_region_release(&j->client->regions, &span, true, true);
+	return 0;
+}
+
+static void bye(struct joined *j)
+{
+	soda_client_bye_later(j->client);
+	go(j);
+}
+
+static void await_free(uint64_t bytes)
+{
+	for (int ms = 0; soda_store_free_bytes(&server.store) < bytes; ms++) {
+		assert_in_range(ms, 0, 20000);
+		usleep(1000);
+	}
+}
+
+/* A file that cannot be closed, because its disk hangs, keeps no memory but its own. */
+static void check_disk_hangs(void **state)
+{
+	char dir[] = "/tmp/soda-test-XXXXXX";
+	struct joined first, second, third;
+	uint64_t of_files;
+
+	assert_non_null(mkdtemp(dir));
+	server.files.dir = open(dir, O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(join(&first, NULL, 1), 0);
+	assert_int_equal(join(&second, NULL, 1), 0);
+	assert_int_equal(join(&third, NULL, 1), 0);
+	assert_int_equal(open_file(&first, "one"), 0);
+	assert_int_equal(open_file(&third, "three"), 0);
+	of_files = 64 * MIB - soda_store_free_bytes(&server.store);
+	assert_int_equal(open_region(&first), 0);
+	assert_int_equal(open_region(&second), 0);
+	assert_int_equal(open_region(&third), 0);
+	atomic_store(&disk_hangs, true);
+	bye(&first);
+	while (!atomic_load(&disk_is_asked))
+		usleep(1000);
+	bye(&second);
+	bye(&third);
+	await_free(64 * MIB - of_files);
+	atomic_store(&disk_hangs, false);
+	await_free(64 * MIB);
+	assert_int_equal(server.clients.lost, 0);
+	assert_int_equal(unlinkat(server.files.dir, "one", 0), 0);
+	assert_int_equal(unlinkat(server.files.dir, "three", 0), 0);
+	assert_int_equal(rmdir(dir), 0);
+	close(server.files.dir);
+	server.files.dir = -1;
+}
+
+/* A connection that ends only when the test says so: its call hangs. */
+static void hangs(struct soda_peer *peer)
+{
+}
+
+static void *come_back(void *arg)
+{
+	struct joined *j = arg;
+
+	return (void *)(intptr_t)join_as(j, j->peer, &j->was, j->epoch);
+}
+
+static uint64_t epoch_of(struct soda_client *client)
+{
+	uint64_t epoch;
+
+	pthread_mutex_lock(&server.clients.lock);
+	epoch = client->epoch;
+	pthread_mutex_unlock(&server.clients.lock);
+	return epoch;
+}
+
+/* Of connections that wait for an older one's end only the newest goes on waiting. */
+static void check_overtaken(void **state)
+{
+	static const struct soda_peer_ops ops = { .close = hangs };
+	struct soda_peer peers[3] = { { .ops = &ops }, { .ops = &ops }, { .ops = &ops } };
+	struct joined first, later[2];
+	pthread_t thread[2];
+	void *ret;
+
+	assert_int_equal(join_as(&first, &peers[0], NULL, 1), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		later[i] = (struct joined){ .peer = &peers[1 + i],
+					    .was = first.welcome,
+					    .epoch = 2 + i };
+		assert_int_equal(pthread_create(&thread[i], NULL, come_back, &later[i]), 0);
+		while (epoch_of(first.client) != 2 + i)
+			usleep(1000);
+	}
+	for (int ms = 0; pthread_tryjoin_np(thread[0], &ret); ms++) {
+		assert_in_range(ms, 0, 20000);
+		usleep(1000);
+	}
+	assert_int_equal((intptr_t)ret, -ESTALE);
+	go(&first);
+	assert_int_equal(pthread_join(thread[1], &ret), 0);
+	assert_int_equal((intptr_t)ret, 0);
+	assert_true(later[1].welcome.known);
+	go(&later[1]);
+}
+
 /* Epochs count reconnections: what leaps would lock the client itself out. */
 static void check_epochs(void **state)
 {
@@ -188,6 +334,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(check_empty_clients, start, stop),
 		cmocka_unit_test_setup_teardown(check_leaving, start, stop),
+		cmocka_unit_test_setup_teardown(check_disk_hangs, start, stop),
+		cmocka_unit_test_setup_teardown(check_overtaken, start, stop),
 		cmocka_unit_test_setup_teardown(check_epochs, start, stop),
 		cmocka_unit_test_setup_teardown(check_stats, start, stop),
 	};
