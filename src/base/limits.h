@@ -74,6 +74,7 @@ enum {
 	SODA_WATCH_GOODBYE_MS = 100,
 	SODA_COPIES_CONNECT_MS = 150,
 	SODA_COPIES_BEHIND_MS = 400, /* the same through an agent, which connects to the server */
+	SODA_COPIES_BEHIND_SILENT_MS = 250, /* of one that was silent before: others wait already */
 	SODA_COPIES_AWAY_MS = 100, /* no attempt has succeeded for so long: its copies are stale */
 	SODA_COPIES_RETURN_MS = 3000, /* the same, where all servers were away, and one is back */
 	SODA_REBUILD_AWAY_MS = 3000,  /* and now they are rebuilt on other servers */

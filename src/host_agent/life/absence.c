@@ -18,10 +18,15 @@ static uint64_t silent_from(const struct soda_absence *a)
 	return a->heard_ns + SODA_SILENT_MS * SODA_MS_NS;
 }
 
+bool soda_absence_was_silent(const struct soda_absence *a)
+{
+	return a->since_ns >= silent_from(a);
+}
+
 uint64_t soda_absence_others_since(const struct soda_absence *a)
 {
-	/* it is away because it was silent: others have answered meanwhile */
-	return a->since_ns >= silent_from(a) ? a->heard_ns : a->since_ns;
+	/* while it was silent others have answered */
+	return soda_absence_was_silent(a) ? a->heard_ns : a->since_ns;
 }
 
 bool soda_absence_look(struct soda_absence *a, bool all_are_away, uint64_t now_ns)

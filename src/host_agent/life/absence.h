@@ -29,6 +29,8 @@ struct soda_absence {
 
 /* The server is away, as of now. */
 void soda_absence_begin(struct soda_absence *a, uint64_t now_ns, uint64_t heard_ns);
+/* Whether it is away because it was silent, and not because a connection has ended. */
+bool soda_absence_was_silent(const struct soda_absence *a);
 /* Since when another server must have answered for the next attempt to count. */
 uint64_t soda_absence_others_since(const struct soda_absence *a);
 /*

@@ -288,16 +288,18 @@ static bool all_are_away(void)
 }
 
 /* How long an attempt to connect may take at first, while others wait for its end. */
-static int connect_soon_ms(void)
+static int connect_soon_ms(const struct soda_absence *a)
 {
-	return soda_agent.agent[0] ? SODA_COPIES_BEHIND_MS : SODA_COPIES_CONNECT_MS;
+	if (!soda_agent.agent[0])
+		return SODA_COPIES_CONNECT_MS;
+	return soda_absence_was_silent(a) ? SODA_COPIES_BEHIND_SILENT_MS : SODA_COPIES_BEHIND_MS;
 }
 
 static void begin_absence(struct soda_link *link, struct soda_absence *a)
 {
 	soda_absence_begin(a, soda_now_ns(), atomic_load(&link->heard_ns));
 	if (soda_redundant())
-		link->server.connect_ms = connect_soon_ms();
+		link->server.connect_ms = connect_soon_ms(a);
 }
 
 static void look_at_absence(struct soda_link *link, struct soda_absence *a)
@@ -314,7 +316,7 @@ static void look_at_absence(struct soda_link *link, struct soda_absence *a)
 static void note_attempt(struct soda_link *link, struct soda_absence *a, int err, bool others)
 {
 	int ms = soda_absence_attempted(a, err, others, soda_now_ns(), link->server.connect_ms,
-					connect_soon_ms(),
+					connect_soon_ms(a),
 					(int)soda_agent.settings.connect_timeout_ms);
 
 	if (soda_redundant() && !atomic_load(&link->expelled_ns))

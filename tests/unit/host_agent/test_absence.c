@@ -46,6 +46,7 @@ static bool is_over(int ms)
 static void test_silent(void **state)
 {
 	begin(SODA_SILENT_MS);
+	assert_true(soda_absence_was_silent(&a));
 	assert_int_equal(soda_absence_others_since(&a), at(-SODA_SILENT_MS));
 	look(false, 0);
 	assert_false(is_over(SODA_COPIES_AWAY_MS));
@@ -58,6 +59,7 @@ static void test_silent(void **state)
 static void test_ended(void **state)
 {
 	begin(50);
+	assert_false(soda_absence_was_silent(&a));
 	assert_int_equal(soda_absence_others_since(&a), at(0));
 	look(false, 0);
 	attempted(-ECONNREFUSED, false, 1);
