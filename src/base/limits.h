@@ -116,6 +116,7 @@ enum {
 	SODA_MEMORY_LOOK_MS = 10,  /* and tries so often */
 	SODA_FAILED_PAGE_MS = 250, /* a page that could not be had fails so long for all threads */
 	SODA_HANDLER_IDLE_MS = 1000, /* handler mode looks at its requests at least so often */
+	SODA_HANDLER_TURN_MS = 5000, /* soda_get_stats() waits so long for what it has in hand */
 	SODA_RUN_SHARE_MS =
 		10000, /* a process of soda run waits so long for its part of the buffer */
 	SODA_RUN_SHARE_LOOK_MS = 2, /* and looks so often */
@@ -208,9 +209,9 @@ enum {
 
 /* The memory server. */
 enum {
-	SODA_TOKEN_MIN_MS = 1000,	  /* a client's token is valid for so long at least */
-	SODA_SERVER_LEAVING_MS = 2000,	  /* an OPEN waits so long for clients that have said BYE */
-	SODA_SERVER_LEAVING_LOOK_MS = 10, /* and looks so often */
+	SODA_TOKEN_MIN_MS = 1000,	   /* a client's token is valid for so long at least */
+	SODA_SERVER_LEAVING_MS = 2000,	   /* a HELLO or OPEN waits so long for clients that end */
+	SODA_SERVER_LEAVING_LOOK_MS = 10,  /* and looks so often */
 	SODA_SERVER_PROCESS_LOOK_MS = 100, /* whether a client's process has ended, so often */
 	SODA_DRAIN_LOOK_MS = 50, /* a daemon that drains looks so often which clients are left */
 

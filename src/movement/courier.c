@@ -104,6 +104,8 @@ static const char *explain(int status)
 		return "the agent refuses the list: a piece ends behind the buffer";
 	case -ENOMEM:
 		return "the agent has no memory for the list";
+	case -ECANCELED:
+		return "it was cancelled";
 	case -EIO:
 		return "the memory server did not take a part of it";
 	default:
@@ -406,7 +408,8 @@ static int submit(struct soda_mover *m, const struct soda_move_ticket *t, struct
 
 /*
  * Send a ticket's data, until all are on their way, or the ticket has ended.  The error of a call;
- * -ENOMEM; 0: the agent will say how it ended, also where its memory was not there.
+ * -ENOMEM; -ECANCELED: nothing of it was sent; 0: the agent will say how it ended, also where its
+ * memory was not there.
  */
 static int stream(struct soda_mover *m, uint64_t number)
 {
@@ -417,6 +420,8 @@ static int stream(struct soda_mover *m, uint64_t number)
 	int ret = 0;
 
 	while (ret == 0 && at < copied && (t = expected(m, number, &cancel))) {
+		if (cancel && !at)
+			return -ECANCELED; /* the agent does not know it, and would say nothing */
 		if (cancel)
 			return call_number(m, SODA_MSG_MOVE_CANCEL, number);
 		if (soda_conn_submitted(m->conn) == m->flight_most) {
@@ -591,7 +596,7 @@ static void send_first_unlock(struct soda_mover *m)
 	if (!m->queue)
 		m->queue_end = &m->queue;
 	if (t->cancel) {
-		soda_ticket_end_locked(t, -ECANCELED, 0, "it was cancelled");
+		soda_ticket_end_locked(t, -ECANCELED, 0, explain(-ECANCELED));
 		pthread_mutex_unlock(&m->lock);
 		return;
 	}

@@ -2,6 +2,7 @@
 #include "registry/etcd.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "registry/http.h"
+#include "registry/wiping.h"
+#include "trust/crypto.h"
 #include "trust/identity.h"
 
 /* Codes of gRPC that the gateway passes on. */
@@ -23,13 +26,15 @@ enum {
 	CODE_UNAUTHENTICATED = 16,
 };
 
+/* In a soda_secret_new(). */
 struct soda_etcd {
 	struct soda_registry_name name;
 	struct soda_http *http;
 	bool tls;
-	uint32_t at;	       /* the endpoint that answered last */
-	char *user, *password; /* NULL: nobody */
-	char *token;	       /* of user; NULL: to be asked for */
+	uint32_t at; /* the endpoint that answered last */
+	/* name and password; "": nobody */
+	char user[SODA_REGISTRY_USER_MAX + 1], password[SODA_REGISTRY_USER_MAX + 1];
+	char token[SODA_REGISTRY_TOKEN_MAX + 1]; /* of user; "": to be asked for */
 };
 
 /* What an answer that is no success says. */
@@ -37,14 +42,6 @@ struct refusal {
 	int code;
 	char text[160];
 };
-
-/* For a text with a password or a token. */
-static void forget(char *text)
-{
-	if (text)
-		explicit_bzero(text, strlen(text));
-	free(text);
-}
 
 /* The file of the user */
 
@@ -61,10 +58,10 @@ static int take_user(struct soda_etcd *etcd, char *line, const char *path, struc
 	line[strcspn(line, "\r\n")] = '\0';
 	if (!colon || colon == line || !colon[1])
 		return bad_file(why, path, -EINVAL, "it is to have one line, NAME:PASSWORD");
-	*colon = '\0';
-	etcd->user = strdup(line);
-	etcd->password = strdup(colon + 1);
-	return etcd->user && etcd->password ? 0 : bad_file(why, path, -ENOMEM, "no memory");
+	*colon = '\0'; /* the line is not longer than either has room for */
+	strcpy(etcd->user, line);
+	strcpy(etcd->password, colon + 1);
+	return 0;
 }
 
 static int read_user(struct soda_etcd *etcd, const char *path, struct soda_why *why)
@@ -111,13 +108,21 @@ static int check_certificates(const struct soda_registry_login *login, struct so
 	return 0;
 }
 
+/* An answer may have a token, and a request a password. */
+static void make_json_wipe(void)
+{
+	json_set_alloc_funcs(malloc, soda_wiping_free);
+}
+
 int soda_etcd_open(const struct soda_registry_name *name, const struct soda_registry_login *login,
 		   struct soda_etcd **etcd_p, struct soda_why *why)
 {
 	const struct soda_http_tls tls = { login->ca, login->cert, login->key };
-	struct soda_etcd *etcd = calloc(1, sizeof(*etcd));
+	struct soda_etcd *etcd = soda_secret_new(sizeof(*etcd));
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int ret;
 
+	pthread_once(&once, make_json_wipe);
 	if (!etcd)
 		return soda_registry_fail(why, -ENOMEM, "no memory to ask etcd");
 	etcd->name = *name;
@@ -138,10 +143,7 @@ void soda_etcd_close(struct soda_etcd *etcd)
 	if (!etcd)
 		return;
 	soda_http_close(etcd->http);
-	free(etcd->user);
-	forget(etcd->password);
-	forget(etcd->token);
-	free(etcd);
+	soda_secret_free(etcd, sizeof(*etcd));
 }
 
 void soda_etcd_stop(struct soda_etcd *etcd, bool stop)
@@ -150,6 +152,16 @@ void soda_etcd_stop(struct soda_etcd *etcd, bool stop)
 }
 
 /* One call */
+
+static const char *token_of(const struct soda_etcd *etcd)
+{
+	return *etcd->token ? etcd->token : NULL;
+}
+
+static bool lacks_token(const struct soda_etcd *etcd)
+{
+	return *etcd->user && !*etcd->token;
+}
 
 static const char *endpoint(const struct soda_etcd *etcd)
 {
@@ -203,14 +215,12 @@ static int ask(struct soda_etcd *etcd, const char *path, const char *body, json_
 	int ret;
 
 	snprintf(url, sizeof(url), "http%s://%s/v3/%s", etcd->tls ? "s" : "", endpoint(etcd), path);
-	ret = soda_http_post(etcd->http, url, etcd->token, body, SODA_REGISTRY_CALL_MS, &answer,
+	ret = soda_http_post(etcd->http, url, token_of(etcd), body, SODA_REGISTRY_CALL_MS, &answer,
 			     why);
 	if (ret)
 		return ret;
 	all = answer.body ? json_loadb(answer.body, answer.bytes, 0, NULL) : NULL;
-	if (answer.body)
-		explicit_bzero(answer.body, answer.bytes); /* a token may be in it */
-	free(answer.body);
+	soda_wiping_free(answer.body);
 	*answer_p = NULL;
 	if (is_success(all, answer.status)) {
 		*answer_p = all;
@@ -293,8 +303,8 @@ static int take_token(struct soda_etcd *etcd, const json_t *answer, struct soda_
 
 	if (!token || strlen(token) > SODA_REGISTRY_TOKEN_MAX || strpbrk(token, "\r\n"))
 		return strange(etcd, why);
-	etcd->token = strdup(token);
-	return etcd->token ? 0 : soda_registry_fail(why, -ENOMEM, "no memory for etcd's token");
+	strcpy(etcd->token, token);
+	return 0;
 }
 
 static int authenticate(struct soda_etcd *etcd, struct soda_why *why)
@@ -304,13 +314,12 @@ static int authenticate(struct soda_etcd *etcd, struct soda_why *why)
 	json_t *answer = NULL;
 	int ret;
 
-	forget(etcd->token);
-	etcd->token = NULL;
+	soda_wipe(etcd->token, sizeof(etcd->token));
 	if (!body)
 		return soda_registry_fail(why, -EACCES,
 					  "name and password of etcd's user are to be UTF-8");
 	ret = ask_any(etcd, "auth/authenticate", body, &answer, &refusal, why);
-	forget(body);
+	soda_wiping_free(body);
 	if (!ret && !answer) {
 		refused(etcd, &refusal, why);
 		ret = -EACCES;
@@ -325,7 +334,7 @@ static int authenticate(struct soda_etcd *etcd, struct soda_why *why)
 static bool forgotten(const struct soda_etcd *etcd, int ret, const json_t *answer,
 		      const struct refusal *refusal)
 {
-	return etcd->user && !ret && !answer && is_of_token(refusal);
+	return *etcd->user && !ret && !answer && is_of_token(refusal);
 }
 
 /* Takes the reference to the request. */
@@ -339,7 +348,7 @@ static int call(struct soda_etcd *etcd, const char *path, json_t *request, json_
 	*answer_p = NULL;
 	if (!body)
 		return soda_registry_fail(why, -ENOMEM, "no memory to ask etcd");
-	if (etcd->user && !etcd->token)
+	if (lacks_token(etcd))
 		ret = authenticate(etcd, why);
 	if (!ret)
 		ret = ask_any(etcd, path, body, answer_p, &refusal, why);
@@ -502,19 +511,18 @@ int soda_etcd_watch(struct soda_etcd *etcd, const char *prefix, int timeout_ms,
 	char url[SODA_REGISTRY_HOST + 64];
 	int ret = body ? 0 : soda_registry_fail(why, -ENOMEM, "no memory to ask etcd");
 
-	if (!ret && etcd->user && !etcd->token)
+	if (!ret && lacks_token(etcd))
 		ret = authenticate(etcd, why);
 	snprintf(url, sizeof(url), "http%s://%s/v3/watch", etcd->tls ? "s" : "", endpoint(etcd));
 	if (!ret)
-		ret = soda_http_stream(etcd->http, url, etcd->token, body, timeout_ms, take_message,
-				       &w, why);
+		ret = soda_http_stream(etcd->http, url, token_of(etcd), body, timeout_ms,
+				       take_message, &w, why);
 	if (!ret && (w.refused || !w.told))
 		ret = soda_registry_fail(why, -EIO, "etcd at %.80s tells of no changes",
 					 endpoint(etcd));
 	if (ret) {
 		etcd->at = (etcd->at + 1) % etcd->name.n;
-		forget(etcd->token); /* it may be what was refused */
-		etcd->token = NULL;
+		soda_wipe(etcd->token, sizeof(etcd->token)); /* it may be what was refused */
 	}
 	free(body);
 	return ret;

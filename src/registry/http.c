@@ -13,13 +13,15 @@
 
 #include "base/limits.h"
 #include "registry/registry.h"
+#include "registry/wiping.h"
 
 #define LIBRARY "libcurl.so.4"
 
 enum { POLL_MS = 10000 }; /* libcurl has its own timers, and soda_http_stop() wakes */
 
 static struct {
-	CURLcode (*start)(long flags);
+	CURLcode (*start)(long flags, curl_malloc_callback m, curl_free_callback f,
+			  curl_realloc_callback r, curl_strdup_callback s, curl_calloc_callback c);
 	CURL *(*init)(void);
 	CURLcode (*set)(CURL *curl, CURLoption option, ...);
 	CURLcode (*get)(CURL *curl, CURLINFO info, ...);
@@ -57,7 +59,7 @@ static void load(void)
 		const char *name;
 		void *to;
 	} symbols[] = {
-		{ "curl_global_init", &lib.start },
+		{ "curl_global_init_mem", &lib.start },
 		{ "curl_easy_init", &lib.init },
 		{ "curl_easy_setopt", &lib.set },
 		{ "curl_easy_getinfo", &lib.get },
@@ -82,7 +84,9 @@ static void load(void)
 		memcpy(symbols[i].to, &found, sizeof(found));
 		all = found;
 	}
-	lib.ready = all && lib.start(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+	/* requests have tokens, and a request for one a password */
+	lib.ready = all && lib.start(CURL_GLOBAL_DEFAULT, malloc, soda_wiping_free,
+				     soda_wiping_realloc, strdup, calloc) == CURLE_OK;
 }
 
 /* Hand over the lines that are whole. */
@@ -109,7 +113,7 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 	n *= size;
 	if (n > SODA_REGISTRY_ANSWER_MAX - to->bytes)
 		return 0;
-	more = realloc(to->body, to->bytes + n + 1);
+	more = soda_wiping_realloc(to->body, to->bytes + n + 1);
 	if (!more)
 		return 0;
 	memcpy(more + to->bytes, data, n);
@@ -257,7 +261,7 @@ int soda_http_post(struct soda_http *http, const char *url, const char *token, c
 	if (ret == -ETIMEDOUT)
 		ret = -EIO;
 	if (ret)
-		free(http->answer.body);
+		soda_wiping_free(http->answer.body);
 	else
 		*answer_p = http->answer;
 	return ret;
@@ -273,7 +277,7 @@ int soda_http_stream(struct soda_http *http, const char *url, const char *token,
 	http->line_arg = arg;
 	ret = request(http, url, token, body, timeout_ms, why);
 	http->line = NULL;
-	free(http->answer.body);
+	soda_wiping_free(http->answer.body);
 	return http->enough || ret == -ETIMEDOUT ? 0 : ret;
 }
 

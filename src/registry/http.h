@@ -16,7 +16,7 @@ struct soda_http; /* connections are kept; one thread at a time */
 
 struct soda_http_answer {
 	long status;
-	char *body; /* for the caller to free; NULL: empty */
+	char *body; /* for the caller's soda_wiping_free(); NULL: empty */
 	size_t bytes;
 };
 

@@ -585,7 +585,7 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 	s->busy = 1; /* so that the keeper does not take it for a session without a client */
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);
-	ret = soda_session_admit(s, why);
+	ret = soda_session_await_place(s, why);
 	if (ret == 0 && hello->client_id && shows_token(hello, info))
 		ret = take_token(s, info);
 	if (ret == 0)

@@ -243,9 +243,10 @@ struct soda_session *soda_session_look(struct soda_sessions *all, uint64_t id);
 void soda_session_unbusy(struct soda_session *s);
 /*
  * Whether there is room for s in the table: asked before services connect for it, so that who is
- * refused leaves nothing on the server.  Errors of soda_session_insert.
+ * refused leaves nothing on the server.  The place of a client that is leaving is waited for, at
+ * most for SODA_DPU_LEAVING_MS.  Errors of soda_session_insert.
  */
-int soda_session_admit(const struct soda_session *s, struct soda_why *why);
+int soda_session_await_place(const struct soda_session *s, struct soda_why *why);
 /*
  * Put s into the table. 0; -EBUSY: too many clients, or this one is there; -ESHUTDOWN. Takes a
  * reference.

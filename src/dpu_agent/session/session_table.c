@@ -274,7 +274,7 @@ static int admit_locked(const struct soda_session *s, struct soda_why *why)
 	return 0;
 }
 
-int soda_session_admit(const struct soda_session *s, struct soda_why *why)
+static int admit(const struct soda_session *s, struct soda_why *why)
 {
 	int ret;
 
@@ -373,6 +373,31 @@ static bool leaves_locked(struct soda_session *s, uint64_t now_ms)
 	leaves = s->leaving && (!s->peers || now_ms < s->leaving_since_ms + SODA_DPU_LEAVING_MS);
 	pthread_mutex_unlock(&s->lock);
 	return leaves;
+}
+
+/* Whether a client is leaving, whose place is there soon. */
+static bool any_place_comes(struct soda_sessions *all)
+{
+	uint64_t now_ms = soda_now_ms();
+	bool any = false;
+
+	pthread_mutex_lock(&all->lock);
+	for (struct soda_session *s = all->list; s && !any; s = s->next)
+		any = leaves_locked(s, now_ms);
+	pthread_mutex_unlock(&all->lock);
+	return any;
+}
+
+int soda_session_await_place(const struct soda_session *s, struct soda_why *why)
+{
+	uint64_t end_ms = soda_now_ms() + SODA_DPU_LEAVING_MS;
+	int ret = admit(s, why);
+
+	while (ret == -EBUSY && any_place_comes(s->all) && soda_now_ms() < end_ms) {
+		poll(NULL, 0, SODA_DPU_LEAVING_LOOK_MS);
+		ret = admit(s, why);
+	}
+	return ret;
 }
 
 /* Whether another client is leaving the same server; *ended_p: all->ended. */

@@ -118,6 +118,7 @@ static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_f
 {
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
 		return SODA_STEP_JOIN;
+	count_fault(t, f, SODA_CNT_FAULTS); /* before its thread can go on */
 	f->error = soda_shared_touch(t, f->region, f->id,
 				     soda_streams_expect(&t->streams, f->id) ? SODA_STORE_PASSED
 									     : SODA_STORE_TOUCHED,
@@ -128,7 +129,6 @@ static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_f
 	w = soda_chunk_load(chunk(f));
 	if (f->error == -ENOENT)
 		return soda_chunk_state(w) == SODA_CHUNK_SHARED ? take(t, f, w) : SODA_STEP_JOIN;
-	count_fault(t, f, SODA_CNT_FAULTS);
 	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
 }
 

@@ -97,5 +97,11 @@ void soda_inline_stop(void);
 /* Start and end the thread of handler mode. Negative errno. */
 int soda_handler_start(void);
 void soda_handler_stop(void);
+/*
+ * What the handler has in hand is counted in the statistics when this returns: installing a page
+ * lets its thread go on a moment earlier.  Waits for SODA_HANDLER_TURN_MS at most.  Any thread but
+ * the handler.
+ */
+void soda_handler_await(void);
 
 #endif

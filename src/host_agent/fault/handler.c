@@ -55,7 +55,24 @@ static struct {
 	uint32_t pending_n;
 	struct failed failed[FAILED_MAX];
 	uint32_t failed_n;
+	/* odd while it has faults in hand, of which all may not be counted yet; others read it */
+	_Atomic uint32_t turn;
 } handler = { .stop_fd = -1 };
+
+/* A release pairs with soda_handler_await(); the word is the thread's own, so no other adds. */
+static void begin_turn(void)
+{
+	uint32_t turn = atomic_load_explicit(&handler.turn, memory_order_relaxed);
+
+	atomic_store_explicit(&handler.turn, (turn + 1) | 1, memory_order_release);
+}
+
+static void end_turn(void)
+{
+	uint32_t turn = atomic_load_explicit(&handler.turn, memory_order_relaxed);
+
+	atomic_store_explicit(&handler.turn, (turn + 1) & ~1u, memory_order_release);
+}
 
 static void wake(char *page)
 {
@@ -420,13 +437,29 @@ static void *run(void *arg)
 		poll(fds, 3, timeout_ms);
 		postpone(soda_thread_stood_still(t, (uint64_t)timeout_ms * 1000000u,
 						 soda_now_ns() - from));
+		begin_turn();
 		collect(t);
 		revive_failed();
 		retry_pending();
-		while (read_faults())
+		while (read_faults()) {
+			begin_turn(); /* the next one */
 			collect(t);
+		}
+		end_turn();
 	}
 	return NULL;
+}
+
+void soda_handler_await(void)
+{
+	uint64_t end = soda_now_ns() + SODA_HANDLER_TURN_MS * SODA_MS_NS;
+	uint32_t turn = atomic_load_explicit(&handler.turn, memory_order_acquire);
+	int saved = errno;
+
+	while (turn & 1 && atomic_load_explicit(&handler.turn, memory_order_acquire) == turn &&
+	       soda_now_ns() < end)
+		poll(NULL, 0, 1);
+	errno = saved;
 }
 
 int soda_handler_start(void)

@@ -85,12 +85,22 @@ static int protect(const struct soda_region *r, int prot, struct soda_why *why)
 		      soda_strerror(errno));
 }
 
-/* Whether the chunk is zeros here, while the server may still have what was discarded. */
+/*
+ * Whether the chunk is zeros here, while the server may still have what was discarded.  One that is
+ * FETCHING or BUSY is being filled, or dropped: its thread makes it CLEAN or ZERO.
+ */
 static bool is_stale(uint32_t w)
 {
-	enum soda_chunk_state s = soda_chunk_state(w);
-
-	return s == SODA_CHUNK_ZERO || (s == SODA_CHUNK_CLEAN && !(w & SODA_CW_BACKED));
+	switch (soda_chunk_state(w)) {
+	case SODA_CHUNK_ZERO:
+		return true;
+	case SODA_CHUNK_CLEAN:
+	case SODA_CHUNK_FETCHING:
+	case SODA_CHUNK_BUSY:
+		return !(w & SODA_CW_BACKED);
+	default:
+		return false;
+	}
 }
 
 /* After protect(): make chunks that were discarded dirty zeros, so that the server gets these. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "host_agent/core/agent.h"
+#include "host_agent/fault/fault.h"
 #include "host_agent/life/member.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/core/thread.h"
@@ -125,7 +126,7 @@ static const struct {
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-void soda_stats_gather(struct soda_stats *out)
+static void gather(struct soda_stats *out)
 {
 	struct soda_buffer *b = &soda_agent.buffer;
 	uint64_t chunk = soda_agent.chunk_shift ? soda_chunk_bytes() : 0;
@@ -159,12 +160,18 @@ void soda_stats_gather(struct soda_stats *out)
 				soda_threads_sum((enum soda_thread_counter)rows[i].counter);
 }
 
+void soda_stats_gather(struct soda_stats *out)
+{
+	soda_handler_await();
+	gather(out);
+}
+
 size_t soda_stats_json(char *out, size_t bytes)
 {
 	struct soda_stats s;
 	size_t at;
 
-	soda_stats_gather(&s);
+	gather(&s);
 	at = (size_t)snprintf(out, bytes, "{\"soda_stats\": {");
 	for (size_t i = 0; i < ROWS && at < bytes; i++) {
 		const char *field = (const char *)&s + rows[i].offset;

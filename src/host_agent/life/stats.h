@@ -7,6 +7,7 @@
 
 #include "soda.h"
 
+/* For soda_get_stats(): what a thread has seen done is counted (soda_handler_await). */
 void soda_stats_gather(struct soda_stats *out);
 /* Write {"soda_stats": {...}} and a zero byte to out. Returns the length, at most bytes - 1. */
 size_t soda_stats_json(char *out, size_t bytes);

@@ -76,7 +76,7 @@ static bool await_room(struct soda_client *client, int r, uint64_t refunds)
 {
 	bool left = false;
 
-	if (r == -EBUSY || r == -ENOSPC)
+	if (r == -EBUSY || r == -ENOSPC || r == -EDQUOT)
 		left = soda_clients_await_leaving(client->all, SODA_SERVER_LEAVING_MS);
 	if (r == -ENOSPC || r == -EDQUOT)
 		return soda_handed_await(client->all->pool->store, refunds) || left;

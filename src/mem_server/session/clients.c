@@ -144,6 +144,8 @@ static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint6
 		if (due <= now) {
 			*at = client->next;
 			soda_shares_put(&clients->shares, holder_of(client).number, 1);
+			clients->freeing++;
+			pthread_cond_broadcast(&clients->changed); /* who waits for the place */
 			return client;
 		}
 		if (due < *next_p)
@@ -169,8 +171,8 @@ static void free_client(struct soda_clients *clients, struct soda_client *client
 	pthread_mutex_lock(&clients->lock);
 	clients->lost += lost;
 	clients->leaving -= leaving;
-	if (leaving)
-		pthread_cond_broadcast(&clients->changed);
+	clients->freeing--;
+	pthread_cond_broadcast(&clients->changed); /* who waits for its memory */
 	pthread_mutex_unlock(&clients->lock);
 }
 
@@ -252,6 +254,57 @@ static void free_beside(struct soda_clients *clients, struct soda_client *client
 		free_client(clients, client);
 	else if (!begin_to_write(clients, client))
 		write_files(clients);
+}
+
+/* What is waited for of clients that end. */
+enum awaited { THEIR_MEMORY, THEIR_PLACES };
+
+/*
+ * Until when to wait for what the client has: UINT64_MAX if the reaper frees it at once, because it
+ * has no connection any more, or its process has ended; the limit for one that has said BYE and is
+ * still connected; 0: it does not end.
+ */
+static uint64_t end_of_locked(const struct soda_clients *clients, const struct soda_client *client,
+			      enum awaited what)
+{
+	bool ends = what == THEIR_PLACES ? client->left : client->leaving;
+
+	if (!client->peers && !client->busy)
+		return free_at_locked(clients, client) <= soda_now_ms() ? UINT64_MAX : 0;
+	return ends ? client->left_since_ms + SODA_SERVER_LEAVING_MS : 0;
+}
+
+/* The latest of these; a time in the past if all have taken too long; 0 if no client ends. */
+static uint64_t ends_until_locked(const struct soda_clients *clients, enum awaited what)
+{
+	uint64_t until = what == THEIR_MEMORY && clients->freeing ? UINT64_MAX : 0;
+
+	for (const struct soda_client *at = clients->list; at; at = at->next) {
+		uint64_t own = end_of_locked(clients, at, what);
+
+		if (own > until)
+			until = own;
+	}
+	return until;
+}
+
+bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms)
+{
+	uint64_t now = soda_now_ms(), end = now + timeout_ms, until;
+	bool any;
+
+	pthread_mutex_lock(&clients->lock);
+	until = ends_until_locked(clients, THEIR_MEMORY);
+	any = until > now;
+	if (any) /* the reaper may not have seen that a process has ended */
+		pthread_cond_broadcast(&clients->changed);
+	while (now < end && now < until) {
+		sleep_locked(clients, until < end ? until : end);
+		until = ends_until_locked(clients, THEIR_MEMORY);
+		now = soda_now_ms();
+	}
+	pthread_mutex_unlock(&clients->lock);
+	return any;
 }
 
 static void *reap(void *arg)
@@ -377,6 +430,7 @@ void soda_clients_drain(struct soda_clients *clients)
 {
 	pthread_mutex_lock(&clients->lock);
 	clients->draining = true;
+	pthread_cond_broadcast(&clients->changed);
 	pthread_mutex_unlock(&clients->lock);
 }
 
@@ -696,6 +750,22 @@ static void say_full_locked(const struct soda_clients *clients, struct soda_hold
 				clients->max_clients);
 }
 
+/*
+ * No place is left that this client may have: wait for those of clients that end, as a program may
+ * start in the moment in which another one has ended.
+ */
+static void await_place_locked(struct soda_clients *clients, struct soda_holder holder)
+{
+	uint64_t now = soda_now_ms(), end = now + SODA_SERVER_LEAVING_MS, until;
+
+	pthread_cond_broadcast(&clients->changed); /* as in soda_clients_await_leaving() */
+	while (!has_room_locked(clients, holder) && !clients->draining && now < end &&
+	       (until = ends_until_locked(clients, THEIR_PLACES)) > now) {
+		sleep_locked(clients, until < end ? until : end);
+		now = soda_now_ms();
+	}
+}
+
 /* Whether a new client may come, before anything is changed for it. */
 static int admit_locked(const struct soda_clients *clients, const struct soda_client *client,
 			struct soda_why *why)
@@ -720,6 +790,12 @@ static int insert_locked(struct soda_clients *clients, struct soda_client *clien
 	int r;
 
 	*empty_p = make_room_locked(clients, client, holder);
+	if (!has_room_locked(clients, holder)) {
+		await_place_locked(clients, holder);
+		r = admit_locked(clients, client, why);
+		if (r)
+			return r;
+	}
 	if (!has_room_locked(clients, holder)) {
 		say_full_locked(clients, holder, why);
 		return -EBUSY;
@@ -828,6 +904,13 @@ int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
 	return 0;
 }
 
+static void set_left_locked(struct soda_client *client)
+{
+	if (!client->left)
+		client->left_since_ms = soda_now_ms();
+	client->left = true;
+}
+
 /* A connection of the tenant's clients that nobody has begun to close. */
 static struct soda_client_peer *next_of_tenant_locked(struct soda_clients *clients,
 						      const struct soda_tenant *tenant)
@@ -849,7 +932,8 @@ void soda_clients_end_tenant(struct soda_clients *clients, struct soda_tenant *t
 
 	pthread_mutex_lock(&clients->lock);
 	for (struct soda_client *at = clients->list; at; at = at->next)
-		at->left = at->left || at->tenant == tenant;
+		if (at->tenant == tenant)
+			set_left_locked(at);
 	while ((entry = next_of_tenant_locked(clients, tenant))) {
 		entry->closing = true;
 		entry->pins++;
@@ -868,7 +952,7 @@ void soda_client_bye(struct soda_client *client)
 	unsigned lost;
 
 	pthread_mutex_lock(&clients->lock);
-	client->left = true; /* no connection joins any more */
+	set_left_locked(client); /* no connection joins any more */
 	expel_locked(client, 0, true);
 	pthread_mutex_unlock(&clients->lock);
 	lost = close_regions(client);
@@ -884,49 +968,11 @@ void soda_client_bye_later(struct soda_client *client)
 
 	pthread_mutex_lock(&clients->lock);
 	if (!client->left) {
-		client->left = client->leaving = true;
-		client->leaving_since_ms = soda_now_ms();
+		set_left_locked(client);
+		client->leaving = true;
 		clients->leaving++;
 	}
 	pthread_mutex_unlock(&clients->lock);
-}
-
-/*
- * Until when to wait for clients that are leaving: UINT64_MAX if one has no connection any more or
- * is being freed, which ends soon; a time in the past if all have taken too long; 0 if there is
- * none.
- */
-static uint64_t leaving_until_locked(const struct soda_clients *clients)
-{
-	unsigned listed = 0;
-	uint64_t until = 0;
-
-	for (const struct soda_client *at = clients->list; at; at = at->next) {
-		uint64_t own =
-			at->peers ? at->leaving_since_ms + SODA_SERVER_LEAVING_MS : UINT64_MAX;
-
-		listed += at->leaving;
-		if (at->leaving && own > until)
-			until = own;
-	}
-	return listed < clients->leaving ? UINT64_MAX : until;
-}
-
-bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms)
-{
-	uint64_t now = soda_now_ms(), end = now + timeout_ms, until;
-	bool any;
-
-	pthread_mutex_lock(&clients->lock);
-	until = leaving_until_locked(clients);
-	any = until > now;
-	while (now < end && now < until) {
-		sleep_locked(clients, until < end ? until : end);
-		until = leaving_until_locked(clients);
-		now = soda_now_ms();
-	}
-	pthread_mutex_unlock(&clients->lock);
-	return any;
 }
 
 void soda_client_gone(struct soda_client *client, struct soda_peer *peer)

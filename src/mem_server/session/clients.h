@@ -45,7 +45,7 @@ struct soda_client {
 	unsigned busy; /* HELLOs and walks that use it: it is not freed */
 	bool left;     /* BYE: no connection joins it, and it is freed with its last one */
 	bool leaving;  /* BYE_LATER: as left, its regions still open; counted in clients->leaving */
-	uint64_t leaving_since_ms;
+	uint64_t left_since_ms;
 	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret; another one
 					once it was adopted */
 	struct soda_tokens tokens;   /* by which that is done */
@@ -74,6 +74,7 @@ struct soda_clients {
 	struct soda_client *list;  /* guarded by lock, and so below */
 	struct soda_shares shares; /* places of max_clients */
 	unsigned leaving; /* clients that have said BYE_LATER and whose regions are not freed yet */
+	unsigned freeing; /* clients that are not in the list any more; their regions are */
 	bool draining;	  /* the server is about to end */
 	_Atomic bool
 		moving; /* it takes no new region, and what it has shall move away; any thread */
@@ -115,7 +116,8 @@ unsigned soda_clients_connected(struct soda_clients *clients);
 /*
  * A connection has said HELLO.  As soda_service.hello.  Where the places of max_clients that it
  * may have are taken (base/shares.h), a client that is away and has no regions is freed for a new
- * one of its tenant.  0; -ESTALE: no such client, wrong secret or
+ * one of its tenant; and the places of clients that end are waited for, at most for
+ * SODA_SERVER_LEAVING_MS.  0; -ESTALE: no such client, wrong secret or
  * old epoch; -EINVAL: chunk size, or an epoch that leaps; -EPERM: another user, or another user's
  * or tenant's client, or a tenant's role; -EBUSY: too many clients, or connections of this one;
  * -ESHUTDOWN; -ENOMEM.
@@ -135,10 +137,10 @@ void soda_client_bye(struct soda_client *client);
  */
 void soda_client_bye_later(struct soda_client *client);
 /*
- * Wait until no client is leaving, at most timeout_ms: a new process may ask for memory or files
- * before the end of an older process, which has them, is known here.  Does not wait for a client
- * that said BYE longer ago than SODA_SERVER_LEAVING_MS and is still connected. Returns whether
- * there was a client to wait for, so that it pays to try again.
+ * Wait until no client is leaving, nor being freed, at most timeout_ms: a new process may ask for
+ * memory or files before the end of an older process, which has them, is known here.  Does not wait
+ * for a client that said BYE longer ago than SODA_SERVER_LEAVING_MS and is still connected. Returns
+ * whether there was a client to wait for, so that it pays to try again.
  */
 bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms);
 /*

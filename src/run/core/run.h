@@ -220,6 +220,8 @@ void run_bounce_put(void *p, size_t bytes);
  */
 void run_hold(void *addr, size_t bytes, const char *what);
 void run_unhold(void *addr, size_t bytes);
+/* Open pages of pinned chunks for stores, likewise; the program may store to all of them. */
+void run_open_pinned(char *addr, size_t bytes);
 /* Whether p is fabric memory, and nobody serves faults that the kernel takes on it. */
 bool run_hold_needed(const void *p);
 

@@ -433,12 +433,28 @@ RUN_API int mprotect(void *addr, size_t bytes, int prot)
 	return ret ? refuse(-ret) : 0;
 }
 
+/* Open what the program may store to of a pinned range: by a store of the kernel's it is not. */
+static void open_pinned(char *addr, size_t bytes)
+{
+	bool mixed;
+	int prot = run_protection(addr, bytes, &mixed);
+
+	if (prot & PROT_WRITE)
+		run_open_pinned(addr, bytes);
+	for (size_t at = 0; mixed && at < bytes; at += PAGE)
+		if (run_protection(addr + at, PAGE, &(bool){ false }) & PROT_WRITE)
+			run_open_pinned(addr + at, PAGE);
+}
+
 static int pin(char *addr, size_t bytes, int arg)
 {
 	for (uint32_t id = soda_chunk_of(addr); id <= soda_chunk_of(addr + bytes - 1); id++)
 		if (soda_chunk_is_closed(id))
 			return -ENOMEM;
-	return advise(addr, bytes, SODA_PIN) ? -ENOMEM : 0;
+	if (advise(addr, bytes, SODA_PIN))
+		return -ENOMEM;
+	open_pinned(addr, bytes);
+	return 0;
 }
 
 /* mlock or munlock (not now) of the pages that the range touches. */

@@ -28,8 +28,8 @@ static void touch(char *p)
 }
 
 /*
- * Make the range of a held chunk resident and writable; a write-back would protect it again: await
- * that.
+ * Make the range of a held chunk, or of a pinned one, resident and writable; a write-back would
+ * protect it again: await that.
  */
 static void bring(uint32_t id, char *from, const char *end)
 {
@@ -75,6 +75,16 @@ void run_hold(void *addr, size_t bytes, const char *what)
 		if (!soda_held_take(id, 1))
 			too_many(what);
 		bring(id, p, next < end ? next : end);
+	}
+}
+
+void run_open_pinned(char *addr, size_t bytes)
+{
+	char *end = addr + bytes, *next;
+
+	for (; addr < end; addr = next) {
+		next = soda_chunk_address(soda_chunk_of(addr) + 1);
+		bring(soda_chunk_of(addr), addr, next < end ? next : end);
 	}
 }
 

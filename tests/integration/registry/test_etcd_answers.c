@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -18,10 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "lib/memory.h"
 #include "registry/etcd.h"
 
 #define GRANTED "{\"header\":{\"revision\":\"1\"},\"ID\":\"7\",\"TTL\":\"10\"}"
@@ -36,6 +39,7 @@ struct gateway {
 	pthread_t thread;
 	struct answer answer; /* to all; body NULL: as etcd does */
 	struct answer old;    /* of etcd, to a token that is older than its users */
+	const char *token;    /* that it gives; NULL: one of its own */
 	bool restless;	      /* its users change with each token that it gives */
 	_Atomic int users;    /* how often they have changed */
 	_Atomic int given;    /* the change that the last token is of */
@@ -81,7 +85,11 @@ static struct answer authenticate(struct gateway *g, char *text, size_t bytes)
 {
 	atomic_fetch_add(&g->authenticated, 1);
 	atomic_store(&g->given, atomic_load(&g->users));
-	snprintf(text, bytes, "{\"header\":{},\"token\":\"token-%d\"}", atomic_load(&g->given));
+	if (g->token)
+		snprintf(text, bytes, "{\"header\":{},\"token\":\"%s\"}", g->token);
+	else
+		snprintf(text, bytes, "{\"header\":{},\"token\":\"token-%d\"}",
+			 atomic_load(&g->given));
 	if (g->restless)
 		atomic_fetch_add(&g->users, 1);
 	return (struct answer){ 200, text };
@@ -326,6 +334,67 @@ static void check_wiped(void **state)
 	assert_int_equal(atomic_load(&left_behind), 0);
 }
 
+/* In a child: what it gets to know is not this process's. */
+static void use_token(const char *user, int go)
+{
+	struct soda_why why = { "" };
+	struct soda_etcd *etcd;
+	char byte;
+
+	if (read(go, &byte, 1) != 1)
+		_exit(1);
+	etcd = connect_both(user);
+	if (grant(etcd, &why) || grant(etcd, &why))
+		_exit(2);
+	raise(SIGSTOP);
+	soda_etcd_close(etcd);
+	raise(SIGSTOP);
+	_exit(0);
+}
+
+static void await_stop(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+/* A process has a token in no core file between calls, and nowhere once it is given back. */
+static void check_not_in_memory(void **state)
+{
+	unsigned char hidden[MEMORY_KEY];
+	char token[MEMORY_KEY + 1], user[32];
+	int go[2], status;
+	pid_t pid;
+
+	memory_skip_with_sanitizers();
+	write_user(user);
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		use_token(user, go[0]);
+	for (int i = 0; i < MEMORY_KEY; i += 16)
+		snprintf(token + i, 17, "%08lx%08lx", random() ^ (long)pid, random());
+	for (int i = 0; i < MEMORY_KEY; i++)
+		hidden[i] = (unsigned char)token[i] ^ MEMORY_HIDE;
+	gateways[0].token = token;
+	assert_int_equal(write(go[1], "", 1), 1);
+	await_stop(pid);
+	assert_int_equal(memory_count_keys(pid, hidden, "??"), 1);
+	assert_int_equal(memory_count_keys(pid, hidden, "dd"), 0);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	await_stop(pid);
+	assert_int_equal(memory_count_keys(pid, hidden, "??"), 0);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(go[0]);
+	close(go[1]);
+	unlink(user);
+}
+
 /* But once: where the new token is old, too, that is the call's outcome. */
 static void check_old_again(void **state)
 {
@@ -375,6 +444,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(check_old_token, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_old_again, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_wiped, begin_both, end_both),
+		cmocka_unit_test_setup_teardown(check_not_in_memory, begin_both, end_both),
 		cmocka_unit_test_setup_teardown(check_not_old, begin_both, end_both),
 	};
 

@@ -1577,6 +1577,51 @@ static void refused_leave_nothing(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+static _Atomic bool comes;
+
+/* Its connections end when another program asks for its place. */
+static void *vanish_late(void *arg)
+{
+	struct program *p = arg;
+
+	while (!atomic_load(&comes))
+		usleep(1000);
+	usleep(20000);
+	/* their end is not awaited: the next program gets the same peers */
+	soda_peer_close(p->data);
+	soda_peer_close(p->control);
+	return NULL;
+}
+
+/* The place of a program that has said goodbye is waited for. */
+static void place_of_leaving(void **state)
+{
+	const uint8_t later = SODA_WIRE_BYE_LATER;
+	struct program p, next = { 0 };
+	uint64_t since;
+	pthread_t t;
+	int ret;
+
+	fake_options.daemon.max_clients = 1;
+	fake_up();
+	join_and_open(&p, 0);
+	since = soda_now_ms();
+	assert_int_equal(program_call(&p, SODA_MSG_BYE, &later, 1), 0);
+	assert_int_equal(pthread_create(&t, NULL, vanish_late, &p), 0);
+	atomic_store(&comes, true);
+	ret = program_hello(&next);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	/* on a busy machine the end may come later than it is waited for */
+	if (ret && soda_now_ms() - since >= SODA_DPU_LEAVING_MS) {
+		AWAIT(!fake_sessions());
+		next = (struct program){ 0 };
+		ret = program_hello(&next);
+	}
+	assert_int_equal(ret, 0);
+	leave(&next);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* STORE: the map of the region, as that of the other program's where there is one. */
 static int join_store(struct program *p, const struct program *as, uint64_t secret)
 {
@@ -1875,6 +1920,7 @@ int main(void)
 		cmocka_unit_test_setup(places_are_used_again, set_up),
 		cmocka_unit_test_setup(one_object_of_two_members, set_up),
 		cmocka_unit_test_setup(refused_leave_nothing, set_up),
+		cmocka_unit_test_setup(place_of_leaving, set_up),
 		cmocka_unit_test_setup(silent_member, set_up),
 		cmocka_unit_test_setup(room_of_a_lost_connection, set_up),
 		cmocka_unit_test_setup(comes_back_before_its_turn, set_up),

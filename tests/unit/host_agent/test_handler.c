@@ -2,6 +2,7 @@
 /* Handler mode's thread, which gets its faults from a socket here. */
 #include <errno.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/pages/mapping.h"
+#include "soda.h"
 #include "unit/fakes/host_fixture.h"
 
 static int kernel; /* the other end of what the thread reads */
@@ -458,14 +460,78 @@ static void half_there_for_store(void **state)
 	stop();
 }
 
+static const struct soda_page_ops *below;
+static pthread_t looker;
+static _Atomic bool looks, looked;
+static struct soda_stats seen;
+
+static void *look(void *arg)
+{
+	atomic_store(&looks, true);
+	soda_get_stats(&seen, sizeof(seen));
+	atomic_store(&looked, true);
+	return NULL;
+}
+
+/* The thread goes on, and the statistics are read, before the handler has gone on. */
+static int wake_and_look(void *addr, size_t bytes)
+{
+	int ret = below->wake(addr, bytes);
+
+	if (atomic_load(&looks))
+		return ret;
+	if (pthread_create(&looker, NULL, look, NULL))
+		fake_fail("no thread");
+	while (!atomic_load(&looks))
+		usleep(1000);
+	usleep(5000);
+	return ret;
+}
+
+/* What a thread has waited for is counted when it looks. */
+static void counted_when_it_goes_on(void **state)
+{
+	struct soda_page_ops ops;
+	struct soda_region *r;
+	struct soda_stats was;
+
+	start(false, 20000);
+	r = host_alloc(4 << 16);
+	host_store(r, 1, 2, 77);
+	make_remote(r, 1, 1);
+	soda_get_stats(&was, sizeof(was));
+	below = soda_agent.page_ops;
+	ops = *below;
+	ops.wake = wake_and_look;
+	atomic_store(&looks, false);
+	atomic_store(&looked, false);
+	soda_agent.page_ops = &ops;
+	touch(host_at(r, 1, 2));
+	while (!atomic_load(&looked)) /* it may not have begun */
+		usleep(1000);
+	assert_int_equal(pthread_join(looker, NULL), 0);
+	assert_int_equal(seen.faults, was.faults + 1);
+	assert_true(seen.stalled_ns > was.stalled_ns);
+	soda_handler_stop();
+	soda_agent.page_ops = below;
+	host_check(r);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(half_there_in_time),	cmocka_unit_test(both_fail),
-		cmocka_unit_test(on_its_way_in_time),	cmocka_unit_test(store_to_left_page),
-		cmocka_unit_test(late_store),		cmocka_unit_test(other_page_waits),
-		cmocka_unit_test(half_there_for_store), cmocka_unit_test(lost_when_asked),
+		cmocka_unit_test(half_there_in_time),
+		cmocka_unit_test(both_fail),
+		cmocka_unit_test(on_its_way_in_time),
+		cmocka_unit_test(store_to_left_page),
+		cmocka_unit_test(late_store),
+		cmocka_unit_test(other_page_waits),
+		cmocka_unit_test(half_there_for_store),
+		cmocka_unit_test(lost_when_asked),
+		cmocka_unit_test(counted_when_it_goes_on),
 	};
 
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

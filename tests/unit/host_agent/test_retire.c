@@ -5,6 +5,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/core/link.h"
 #include "host_agent/life/advise.h"
+#include "host_agent/life/publish.h"
 #include "unit/fakes/host_fixture.h"
 
 /* In place of the C library's, which the runtime asks for the time: this thread's n-th call. */
@@ -26,6 +29,15 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
 	if (calls_left >= 0 && calls_left-- == 0)
 		between();
 	return (int)syscall(SYS_clock_gettime, clock, ts);
+}
+
+/* Likewise: the fake kernel stores to pages that soda_publish() has made read-only. */
+static bool stay_open;
+
+int mprotect(void *addr, size_t bytes, int prot)
+{
+	return stay_open && soda_agent_owns(addr) ? 0
+						  : (int)syscall(SYS_mprotect, addr, bytes, prot);
 }
 
 static struct soda_region *object;
@@ -235,6 +247,67 @@ static void lost_is_discarded_by_one(void **state)
 	lost_is_discarded(SODA_MODE_INLINE);
 }
 
+static pthread_t publisher;
+
+static void *publish(void *arg)
+{
+	struct soda_why why = { "" };
+
+	soda_publish_object(object, "published", &why); /* the fake server refuses it in the end */
+	return NULL;
+}
+
+/* The chunk goes when soda_publish() has come to it. */
+static int publish_and_drop(const struct iovec *ranges, int n, size_t *dropped_p)
+{
+	uint64_t end = soda_now_ns() + 30000000000u;
+
+	if (!publisher) {
+		assert_int_equal(pthread_create(&publisher, NULL, publish, NULL), 0);
+		while (!(host_word(object, 0) & SODA_CW_WAITERS)) {
+			if (soda_now_ns() > end)
+				fake_fail("nobody waits for the chunk");
+			usleep(1000);
+		}
+	}
+	return below->drop(ranges, n, dropped_p);
+}
+
+/* Zeros that are being dropped reach the server before the object is published. */
+static void publish_beside_a_drop(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 24, .threads = 2 };
+	struct soda_page_ops ops;
+	uint64_t first;
+
+	host_start(&o);
+	object = host_alloc(2 << 16);
+	for (uint32_t p = 0; p < 16; p++)
+		host_store(object, 0, p, 100 + p);
+	assert_int_equal(host_cold(object, 0, 1), 0);
+	assert_int_equal(discard(0, 1), 0);
+	assert_int_equal(host_load(object, 0, 3), 0);
+	host_expect(object, 0, SODA_CHUNK_CLEAN);
+	below = soda_agent.page_ops;
+	ops = *below;
+	ops.drop = publish_and_drop;
+	publisher = 0;
+	stay_open = true;
+	soda_agent.page_ops = &ops;
+	assert_int_equal(host_cold(object, 0, 1), 0);
+	assert_int_equal(pthread_join(publisher, NULL), 0);
+	stay_open = false;
+	soda_agent.page_ops = below;
+	fake_lock();
+	for (uint32_t p = 0; p < 16; p++) {
+		memcpy(&first, fake_server_page(object->id, p * 4096), sizeof(first));
+		assert_int_equal(first, 0);
+	}
+	fake_unlock();
+	host_check(object);
+	host_stop();
+}
+
 static void *free_object(void *arg)
 {
 	host_free(object);
@@ -283,6 +356,7 @@ int main(void)
 		cmocka_unit_test(stuck_is_lost),
 		cmocka_unit_test(stuck_is_freed),
 		cmocka_unit_test(lost_is_discarded_by_one),
+		cmocka_unit_test(publish_beside_a_drop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,6 +330,55 @@ static void check_stats(void **state)
 		go(&j[i]);
 }
 
+static _Atomic bool joins;
+
+/* Its connection ends when another client asks for its place. */
+static void *go_late(void *arg)
+{
+	while (!atomic_load(&joins))
+		usleep(1000);
+	usleep(20000);
+	go(arg);
+	return NULL;
+}
+
+/* Who has said goodbye is about to go: their place is waited for. */
+static void check_place_of_leaving(void **state)
+{
+	struct joined j, kept[4];
+	uint64_t since;
+	pthread_t t;
+	int ret;
+
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(join(&kept[i], NULL, 1), 0);
+		assert_int_equal(open_region(&kept[i]), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		since = soda_now_ms();
+		if (i)
+			soda_client_bye(kept[i].client);
+		else
+			soda_client_bye_later(kept[i].client);
+		atomic_store(&joins, false);
+		assert_int_equal(pthread_create(&t, NULL, go_late, &kept[i]), 0);
+		atomic_store(&joins, true);
+		ret = join(&j, NULL, 1);
+		assert_int_equal(pthread_join(t, NULL), 0);
+		/* on a busy machine the end may come later than it is waited for */
+		if (ret && soda_now_ms() - since >= SODA_SERVER_LEAVING_MS)
+			ret = join(&j, NULL, 1);
+		assert_int_equal(ret, 0);
+		assert_int_equal(open_region(&j), 0);
+		kept[i] = j;
+	}
+	/* for who stays all the same nobody waits for ever */
+	soda_client_bye(kept[2].client);
+	assert_int_equal(join(&j, NULL, 1), -EBUSY);
+	for (int i = 0; i < 4; i++)
+		go(&kept[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +386,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(check_leaving, start, stop),
 		cmocka_unit_test_setup_teardown(check_disk_hangs, start, stop),
 		cmocka_unit_test_setup_teardown(check_overtaken, start, stop),
+		cmocka_unit_test_setup_teardown(check_place_of_leaving, start, stop),
 		cmocka_unit_test_setup_teardown(check_epochs, start, stop),
 		cmocka_unit_test_setup_teardown(check_stats, start, stop),
 	};

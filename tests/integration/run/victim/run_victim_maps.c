@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 enum { NOTES = 256 };
 
@@ -117,9 +118,23 @@ static void closed_in_part(unsigned char *p)
 	note(p[MIB + 4 * PAGE] + p[MIB + 5 * PAGE]);
 }
 
-/* What is locked is not given up. */
+/* What is locked is not given up, and the kernel finds it, for what it stores there too. */
 static void locked_pages(unsigned char *p)
 {
+	int fd = memfd_create("stored", MFD_CLOEXEC);
+
+	CHECK(fd >= 0 && !ftruncate(fd, MIB) && pwrite(fd, "stored", 6, MIB / 2) == 6);
+	CHECK(!mprotect(p + MIB, 4 * PAGE, PROT_READ));
+	NOTE_CALL(mlock(p + MIB - 4 * PAGE, 12 * PAGE));
+	NOTE_CALL(syscall(SYS_pread64, fd, p + MIB - 4 * PAGE, 4 * PAGE, 0L));
+	NOTE_CALL(syscall(SYS_pread64, fd, p + MIB + 4 * PAGE, 4 * PAGE, 0L));
+	NOTE_CALL(syscall(SYS_pread64, fd, p + MIB, PAGE, 0L));
+	NOTE_CALL(munlock(p + MIB - 4 * PAGE, 12 * PAGE));
+	CHECK(!mprotect(p + MIB, 4 * PAGE, PROT_READ | PROT_WRITE));
+	NOTE_CALL(mlock(p, MIB));
+	NOTE_CALL(syscall(SYS_pread64, fd, p, (size_t)MIB, 0L));
+	note(p[0] + p[MIB / 2] + p[MIB - 1]);
+	CHECK(!munlock(p, MIB) && !close(fd));
 	memset(p, 9, MIB);
 	NOTE_CALL(mlock(p, MIB));
 	NOTE_CALL(madvise(p, MIB, MADV_DONTNEED));
