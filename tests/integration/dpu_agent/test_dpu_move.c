@@ -485,7 +485,7 @@ static void test_small_by_tcp(void **state)
  */
 static void test_cancelled_unsent_by_tcp(void **state)
 {
-	struct soda_move_reserve how = { .bytes = WORDS * 8, .copies = 3, .mode = 0444 };
+	struct soda_move_buffer_options how = { .bytes = WORDS * 8, .copies = 3, .mode = 0444 };
 	uint64_t *words = calloc(WORDS, 8);
 	struct soda_move_piece p = { .from = words, .bytes = 8 };
 	struct soda_move_ticket *t[CANCELLED];
