@@ -469,7 +469,7 @@ static void halt_both(void)
 {
 	for (int i = 0; i < 2; i++)
 		process_halt(worlds[i].server.pid);
-	sleep_ms(2000);
+	sleep_ms(FAULT_MS + 2000);
 	for (int i = 0; i < 2; i++)
 		kill(worlds[i].server.pid, SIGCONT);
 }

@@ -401,7 +401,7 @@ static void *program_main(void *arg)
 		programs[me].done++;
 		several_done++;
 		sim_wake(&several_done, SIM_FIBERS);
-		if (sim_chance(1))
+		if (several_take_crowded() || sim_chance(1))
 			leave();
 	}
 	while (!several_calm)

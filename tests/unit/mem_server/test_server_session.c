@@ -223,7 +223,9 @@ static void check_disk_hangs(void **state)
 	await_free(64 * MIB - of_files);
 	atomic_store(&disk_hangs, false);
 	await_free(64 * MIB);
+	pthread_mutex_lock(&server.clients.lock);
 	assert_int_equal(server.clients.lost, 0);
+	pthread_mutex_unlock(&server.clients.lock);
 	assert_int_equal(unlinkat(server.files.dir, "one", 0), 0);
 	assert_int_equal(unlinkat(server.files.dir, "three", 0), 0);
 	assert_int_equal(rmdir(dir), 0);

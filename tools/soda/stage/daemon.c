@@ -166,7 +166,7 @@ int soda_bench_daemon_enter_cap(const struct soda_cgroup *group)
 
 void soda_bench_daemon_stop(struct soda_bench_daemon *daemon)
 {
-	struct soda_patience_process process = { daemon->pid, daemon->name };
+	struct soda_patience_process process = { .pid = daemon->pid, .name = daemon->name };
 
 	if (daemon->pid <= 0)
 		return;

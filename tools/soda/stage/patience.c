@@ -16,7 +16,8 @@ enum {
 	LOOK_MS = 200,
 	END_LOOK_MS = 2,
 	STILL_PART = 1000, /* of the time: less is the housekeeping of a process that waits */
-	STILL_TIMES = 3	   /* more than the two that a wait of its own may last */
+	ALONE_TIMES = 2,   /* soda_patience_ms(): a busy machine gives it no turn for a while */
+	WAITS_TIMES = 3	   /* more than the two that a wait of its own may last */
 };
 
 uint64_t soda_patience_ms(void)
@@ -50,7 +51,8 @@ static uint64_t cpu_ns(pid_t pid)
 
 int soda_patience_read(int fd, const struct soda_patience_process *process, const char *what)
 {
-	uint64_t patience = STILL_TIMES * soda_patience_ms(), began = now_ms(), since = began;
+	uint64_t patience = (process->waits ? WAITS_TIMES : ALONE_TIMES) * soda_patience_ms();
+	uint64_t began = now_ms(), since = began;
 	uint64_t cpu = cpu_ns(process->pid), used;
 	struct pollfd in = { .fd = fd, .events = POLLIN };
 	int n;

@@ -9,6 +9,7 @@
 #ifndef SODA_TOOLS_PATIENCE_H
 #define SODA_TOOLS_PATIENCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -25,13 +26,14 @@ uint64_t soda_patience_ms(void);
 struct soda_patience_process {
 	pid_t pid;
 	const char *name; /* "the floor's server" */
+	bool waits;	  /* for others itself: it reports those that stand still */
 };
 
 /*
  * Wait until the process has written to fd or closed its end.  0, or -ETIMEDOUT after a message:
- * the process has stood still for three times soda_patience_ms().  If it waited for another
- * process itself, it would have reported that before: after one time, or after two where a part
- * of what it waited for had come.  what: "the end of a round".
+ * the process has stood still for twice soda_patience_ms(); one that waits for others, for three
+ * times that.  It reports the others before: after one time, or after two where a part of what it
+ * waited for had come.  what: "the end of a round".
  */
 int soda_patience_read(int fd, const struct soda_patience_process *process, const char *what);
 

@@ -160,7 +160,7 @@ static void close_fd(int fd)
 /* The client's half of the start: wait until the memory is filled. */
 static int await_ready(int ready, struct soda_floor_server *server)
 {
-	struct soda_patience_process process = { server->pid, "the floor's server" };
+	struct soda_patience_process process = { .pid = server->pid, .name = "the floor's server" };
 	char byte;
 
 	if (soda_patience_read(ready, &process, "its memory to be filled"))
@@ -212,7 +212,9 @@ void soda_floor_server_stop(struct soda_floor_server *server)
 	if (server->pid <= 0)
 		return;
 	close(server->life);
-	soda_patience_end(&(struct soda_patience_process){ server->pid, "the floor's server" }, 0);
+	soda_patience_end(
+		&(struct soda_patience_process){ .pid = server->pid, .name = "the floor's server" },
+		0);
 	close_fd(server->memfd);
 	server->pid = 0;
 	server->memfd = -1;

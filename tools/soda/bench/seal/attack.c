@@ -237,7 +237,9 @@ static void exec_victim(const struct stage *s, int fd, bool sealed, uint32_t blo
 
 static int hear(struct stage *s, struct soda_seal_answer *answer_p)
 {
-	struct soda_patience_process process = { s->victim, "the process with the object" };
+	struct soda_patience_process process = { .pid = s->victim,
+						 .name = "the process with the object",
+						 .waits = true };
 	int err = soda_patience_read(s->fd, &process, "an answer");
 
 	if (!err && recv(s->fd, answer_p, sizeof(*answer_p), 0) != (ssize_t)sizeof(*answer_p))
@@ -289,7 +291,8 @@ static int set_stage(struct stage *s, bool shm, bool sealed, uint32_t blocks)
 
 static void clear_stage(struct stage *s)
 {
-	struct soda_patience_process process = { s->victim, "the process with the object" };
+	struct soda_patience_process process = { .pid = s->victim,
+						 .name = "the process with the object" };
 
 	if (s->fd >= 0)
 		close(s->fd);

@@ -27,7 +27,7 @@ static struct soda_patience_process process_of(const struct soda_bench_driver *d
 					       char name[32])
 {
 	snprintf(name, 32, "the %s process", driver->name);
-	return (struct soda_patience_process){ driver->pid, name };
+	return (struct soda_patience_process){ .pid = driver->pid, .name = name, .waits = true };
 }
 
 /* The worker has gone without an answer: say how it ended. */
