@@ -13,14 +13,15 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/heap/heap.h"
 #include "host_agent/life/advise.h"
-#include "host_agent/life/freeze.h"
 #include "host_agent/life/object.h"
 #include "host_agent/life/publish.h"
 #include "host_agent/life/start.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/move/calls.h"
+#include "host_agent/move/limit.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/pool/freeze.h"
 
 /* Set soda_last_error(); returns err. */
 __attribute__((format(printf, 2, 3))) static int failed(int err, const char *fmt, ...)
@@ -272,7 +273,7 @@ int soda_try_free(void *p)
 		ret = write_back_used(r);
 	if (!ret) {
 		soda_object_destroy(r, &why);
-		soda_agent_resize(false);
+		soda_limit_resize(false);
 	}
 	soda_lock_release(&soda_agent.api_lock);
 	if (why.text[0])

@@ -25,7 +25,7 @@ struct soda_link {
 	_Atomic uint64_t free_bytes; /* of the server, as far as we know: the pool's placement */
 	/*
 	 * Of a pool: the name of the server's failure domain, "" where it has none, guarded by
-	 * soda_regions_lock; and the lowest index of a member in the same one.  life/member.c.
+	 * soda_regions_lock; and the lowest index of a member in the same one.  pool/member.c.
 	 */
 	char domain_name[SODA_WIRE_DOMAIN_MAX + 1];
 	_Atomic uint32_t domain;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/life/advise.h"
+#include "host_agent/move/limit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,19 +10,18 @@
 #include "base/failure.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/fork/serve.h"
 #include "host_agent/core/held.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/link.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/life/freeze.h"
-#include "host_agent/life/start.h"
+#include "host_agent/fork/serve.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/sealing.h"
 #include "host_agent/object/unacked.h"
+#include "host_agent/pool/freeze.h"
 
 /* Post READs for the range's REMOTE chunks. False: no slot or credit is free for more. */
 static bool fetch_range(struct soda_thread *t, const struct iovec *range,
@@ -199,7 +199,7 @@ static int64_t reserved(void)
 
 	if (sealed)
 		sealed -= SODA_SEALING_SLOTS_MIN; /* which the minimum has */
-	return sealed + soda_agent_unpinned();
+	return sealed + soda_limit_unpinned();
 }
 
 /*

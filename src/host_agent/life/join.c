@@ -15,8 +15,8 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
-#include "host_agent/life/member.h"
 #include "host_agent/life/servers.h"
+#include "host_agent/pool/member.h"
 
 enum { FAILED_MAX = 2 * SODA_MEMBERS_MAX, LOCK_LOOK_US = 1000 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/life/object.h"
+#include "host_agent/move/limit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,17 +14,13 @@
 #include "host_agent/core/held.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/fork/serve.h"
-#include "host_agent/life/files.h"
-#include "host_agent/life/freeze.h"
-#include "host_agent/life/rebuild.h"
-#include "host_agent/life/recover.h"
 #include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
-#include "host_agent/move/writeback.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/kept.h"
 #include "host_agent/move/retire.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/sealing.h"
@@ -32,6 +29,10 @@
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
+#include "host_agent/pool/files.h"
+#include "host_agent/pool/freeze.h"
+#include "host_agent/pool/rebuild.h"
+#include "host_agent/pool/recover.h"
 #include "pool/pool.h"
 #include "soda.h"
 #include "wire/sealed_file.h"
@@ -894,8 +895,8 @@ int soda_object_seals(struct soda_why *why)
 	int64_t limit = atomic_load(&soda_agent.buffer.limit);
 	int64_t pinned = atomic_load(&soda_agent.buffer.pinned);
 	/* without pins every chunk can make room, and the minimum is enough, as at the start */
-	int64_t least = pinned ? pinned + soda_agent_unpinned()
-			       : soda_agent_minimum(soda_agent.settings.threads);
+	int64_t least = pinned ? pinned + soda_limit_unpinned()
+			       : soda_limit_minimum(soda_agent.settings.threads);
 	sigset_t saved;
 	int ret = 0;
 
@@ -1011,7 +1012,7 @@ int soda_object_create_locked(const char *file, size_t bytes, unsigned flags,
 	if (!ret)
 		ret = soda_object_create(file, bytes, flags, region_p, why);
 	if (!ret)
-		soda_agent_resize(first);
+		soda_limit_resize(first);
 	return ret;
 }
 

@@ -15,11 +15,11 @@
 #include "base/log.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/life/freeze.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/unacked.h"
+#include "host_agent/pool/freeze.h"
 #include "soda.h"
 
 enum { PAUSE_MS = 20 }; /* before a question that an agent could not pass on is asked again */

@@ -10,7 +10,7 @@
  *
  * A sealed object's addresses are PROT_READ, and the server has what was stored there.  One of its
  * chunks that is DIRTY all the same was not stored to: it becomes CLEAN instead of being sent
- * (move/sender.c).  A recovery whose server has lost the object unseals it (life/recover.c).
+ * (move/sender.c).  A recovery whose server has lost the object unseals it (pool/recover.c).
  */
 #ifndef SODA_HOST_PUBLISH_H
 #define SODA_HOST_PUBLISH_H

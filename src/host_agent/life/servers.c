@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/life/servers.h"
+#include "host_agent/move/limit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -166,7 +167,7 @@ static int look_behind(const struct soda_members **m_p, struct soda_why *why)
 	*m_p = &soda_agent.behind;
 	ret = check_pool((*m_p)->n, why);
 	if (!ret)
-		ret = soda_agent_check_buffer(why);
+		ret = soda_limit_check(why);
 	for (uint32_t i = 1; !ret && i < (*m_p)->n; i++)
 		ret = load_identity(i, soda_agent.agent, why);
 	return ret;
@@ -263,7 +264,7 @@ static int check_room(bool by_agent, struct soda_why *why)
 static int make_room(struct soda_why *why)
 {
 	soda_agent.settings.servers++;
-	return soda_agent_refit() ? 0
+	return soda_limit_refit() ? 0
 				  : refuse(why, -ENOMEM,
 					   "the page buffer (SODA_BUFFER) has no room for one "
 					   "server more");
@@ -444,7 +445,7 @@ int soda_servers_join(const char *address, bool by_agent, struct soda_why *why)
 		return ret;
 	}
 	soda_session_publish(link);
-	soda_agent_resize(false); /* what is fetched ahead is shared by one more */
+	soda_limit_resize(false); /* what is fetched ahead is shared by one more */
 	soda_log_info("%s is one of the program's servers from now on, the %uth", address,
 		      soda_members());
 	return 0;

@@ -16,10 +16,6 @@
 #include "client/call.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/absence.h"
-#include "host_agent/life/member.h"
-#include "host_agent/life/rebuild.h"
-#include "host_agent/life/recover.h"
 #include "host_agent/life/servers.h"
 #include "host_agent/life/start.h"
 #include "host_agent/life/stats.h"
@@ -31,6 +27,10 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/unacked.h"
+#include "host_agent/pool/absence.h"
+#include "host_agent/pool/member.h"
+#include "host_agent/pool/rebuild.h"
+#include "host_agent/pool/recover.h"
 
 /* What a data connection is for. */
 enum purpose { DEMAND, AHEAD, WRITEBACK };

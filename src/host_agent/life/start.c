@@ -20,8 +20,6 @@
 #include "host_agent/fork/serve.h"
 #include "host_agent/fork/views.h"
 #include "host_agent/life/object.h"
-#include "host_agent/life/files.h"
-#include "host_agent/life/rebuild.h"
 #include "host_agent/life/servers.h"
 #include "host_agent/life/session.h"
 #include "host_agent/life/stats.h"
@@ -29,134 +27,19 @@
 #include "host_agent/move/audit.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/limit.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
-#include "host_agent/pages/mapping.h"
 #include "host_agent/pages/install.h"
+#include "host_agent/pages/mapping.h"
 #include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
-
-enum { DEFAULT_BUFFER_MIN = 16 << 20 };
+#include "host_agent/pool/files.h"
+#include "host_agent/pool/rebuild.h"
 
 const struct soda_heap_ends *_Atomic soda_heap_ends;
 void (*_Atomic soda_agent_stops)(void);
-
-static int64_t sealing_slots(void)
-{
-	return soda_agent.settings.seal || soda_sealing_on() ? SODA_SEALING_SLOTS_MIN : 0;
-}
-
-int64_t soda_agent_minimum(uint32_t threads)
-{
-	return soda_settings_minimum(&soda_agent.settings, threads, sealing_slots());
-}
-
-int64_t soda_agent_unpinned(void)
-{
-	return soda_agent_minimum(soda_agent.settings.threads) +
-	       soda_channels_staging(atomic_load(&soda_agent.buffer.limit));
-}
-
-static int64_t wanted_limit(void)
-{
-	const struct soda_settings *s = &soda_agent.settings;
-	uint64_t bytes = s->buffer_bytes;
-	int64_t minimum = soda_agent_minimum(s->threads), chunks;
-
-	if (!bytes) {
-		bytes = atomic_load(&soda_agent.fam_bytes) / s->buffer_den * s->buffer_num;
-		if (!s->buffer && bytes < DEFAULT_BUFFER_MIN)
-			bytes = DEFAULT_BUFFER_MIN;
-		/* a part of what is left when an object goes: what is pinned stays */
-		minimum += atomic_load(&soda_agent.buffer.pinned);
-	}
-	chunks = (int64_t)(bytes >> soda_agent.chunk_shift);
-	return chunks < minimum ? minimum : chunks;
-}
-
-int soda_agent_check_buffer(struct soda_why *why)
-{
-	return soda_settings_check_buffer(&soda_agent.settings, sealing_slots(), why);
-}
-
-/*
- * Only now the buffer's size is known, and so how many shards suit it.  No chunk is resident yet;
- * the lock keeps the keeper out, which may be auditing the object already.
- */
-static void fit_replacer(uint64_t limit)
-{
-	soda_regions_lock();
-	soda_replace_init(&soda_agent.replacer, soda_agent.replacer.policy, soda_agent.table,
-			  limit);
-	soda_regions_unlock();
-}
-
-/* Whether somebody lends this process its buffer: only one whose size is given can be shared. */
-static bool lent(void)
-{
-	return soda_lender && soda_agent.settings.buffer_bytes;
-}
-
-/* Fit to the limit what depends on it. */
-static void fit(void)
-{
-	int64_t limit = atomic_load(&soda_agent.buffer.limit);
-
-	soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
-	soda_channels_resize(limit);
-	soda_sealing_fit(limit);
-}
-
-int64_t soda_agent_shrink(int64_t chunks, uint64_t deadline_ns)
-{
-	struct soda_buffer *b = &soda_agent.buffer;
-	int64_t over;
-	sigset_t saved;
-
-	soda_signals_block(&saved);
-	soda_buffer_widen(b, -chunks);
-	fit();
-	soda_evict_down(deadline_ns);
-	over = -atomic_load(&b->free);
-	if (over > 0) { /* no thread gets a credit before these are the limit's again */
-		over = over < chunks ? over : chunks;
-		soda_buffer_widen(b, over);
-		chunks -= over;
-	}
-	soda_signals_restore(&saved);
-	return chunks;
-}
-
-void soda_agent_grown(void)
-{
-	sigset_t saved;
-
-	soda_signals_block(&saved);
-	fit();
-	soda_signals_restore(&saved);
-}
-
-bool soda_agent_refit(void)
-{
-	soda_agent_resize(false);
-	return atomic_load(&soda_agent.buffer.limit) >=
-	       soda_agent_minimum(soda_agent.settings.threads);
-}
-
-void soda_agent_resize(bool first)
-{
-	sigset_t saved;
-
-	soda_signals_block(&saved);
-	if (!lent())
-		soda_buffer_resize(&soda_agent.buffer, wanted_limit());
-	if (first)
-		fit_replacer((uint64_t)wanted_limit());
-	fit();
-	soda_evict_down(soda_now_ns() + SODA_BUFFER_SHRINK_MS * SODA_MS_NS);
-	soda_signals_restore(&saved);
-}
 
 static uint32_t count_processors(void)
 {
@@ -181,7 +64,7 @@ static int start_memory(struct soda_why *why)
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
 	soda_agent.processors = count_processors();
 	soda_agent.may_poll = s->poll_us && soda_agent.processors > 1;
-	ret = soda_agent_check_buffer(why);
+	ret = soda_limit_check(why);
 	if (ret)
 		return ret;
 	ret = soda_uffd_open(inline_mode, s->mechanisms == SODA_MECHANISMS_COPY, !inline_mode,
@@ -202,13 +85,14 @@ static int start_memory(struct soda_why *why)
 	if (ret)
 		return ret;
 	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
-	limit = wanted_limit();
-	if (lent())
-		ret = soda_lender->begin(soda_agent_minimum(s->threads), limit, &limit, why);
+	limit = soda_limit_wanted();
+	if (soda_limit_is_lent())
+		ret = soda_lender->begin(soda_limit_minimum(s->threads), limit, &limit, why);
 	if (ret)
 		return ret;
 	soda_buffer_resize(&soda_agent.buffer, limit);
-	soda_replace_init(&soda_agent.replacer, policy, soda_agent.table, (uint64_t)wanted_limit());
+	soda_replace_init(&soda_agent.replacer, policy, soda_agent.table,
+			  (uint64_t)soda_limit_wanted());
 	return 0;
 }
 
@@ -380,7 +264,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 	soda_forks_child = in_child;
 	atexit(at_exit);
 	atomic_store(&soda_agent.life, SODA_LIFE_RUNNING);
-	soda_agent_resize(true);
+	soda_limit_resize(true);
 	soda_log_info("%s, %s mode, chunks of %llu KiB, %s, server %s", soda_agent.uffd.how,
 		      soda_agent.settings.mode == SODA_MODE_INLINE ? "inline" : "handler",
 		      (unsigned long long)soda_chunk_bytes() >> 10,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Start and end of the runtime; the size of its page buffer. */
+/* Start and end of the runtime. */
 #ifndef SODA_HOST_START_H
 #define SODA_HOST_START_H
 
@@ -22,31 +22,6 @@ int soda_agent_stop(void);
  * for: what cannot be done then is left out, and a file that is not written is logged.
  */
 void soda_agent_leave(void);
-
-/* Whether a buffer whose size is given is large enough for the settings. 0, -EINVAL with *why. */
-int soda_agent_check_buffer(struct soda_why *why);
-/*
- * settings.servers is another number, and so is the least buffer: fit the limit to it.  api_lock
- * held.  False: the buffer is lent, and is too small for it.
- */
-bool soda_agent_refit(void);
-/* Chunks that a buffer must have for `threads` threads, staging included. */
-int64_t soda_agent_minimum(uint32_t threads);
-/* Chunks that must stay unpinned: that, and what reads ahead and the handler may have. */
-int64_t soda_agent_unpinned(void);
-/*
- * Recompute the buffer's limit from fam_bytes, and evict what is over it; api_lock held.  first:
- * there was no object before, so nothing is resident yet.
- */
-void soda_agent_resize(bool first);
-/*
- * Where the buffer is lent (soda_lender): make the limit smaller by so many chunks, and evict what
- * is over it.  Returns how many it became smaller by: fewer, where they could not be evicted until
- * then.  api_lock held.
- */
-int64_t soda_agent_shrink(int64_t chunks, uint64_t deadline_ns);
-/* Likewise: the limit has become wider; fit to it what depends on it. api_lock held. */
-void soda_agent_grown(void);
 
 /*
  * What the heap (heap/heap.h) does when the runtime ends; this folder lies below it and may not

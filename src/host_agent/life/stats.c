@@ -5,16 +5,16 @@
 #include <string.h>
 
 #include "host_agent/core/agent.h"
-#include "host_agent/fault/fault.h"
-#include "host_agent/life/member.h"
-#include "host_agent/life/rebuild.h"
 #include "host_agent/core/thread.h"
+#include "host_agent/fault/fault.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/object/guess.h"
-#include "host_agent/move/kept.h"
-#include "host_agent/object/unacked.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
+#include "host_agent/object/unacked.h"
+#include "host_agent/pool/member.h"
+#include "host_agent/pool/rebuild.h"
 
 /* Add an object's share of metadata_bytes(): its entries of the chunk table, in whole pages. */
 static int add(struct soda_region *r, void *arg)

@@ -90,7 +90,7 @@ void soda_fetch_damaged(struct soda_region *r, uint32_t id, const char *peer);
 
 /*
  * Read a chunk that the caller has made FETCHING into `to`, and leave it so: for a rebuild
- * (life/rebuild.c), of a slab with copies; with erasure codes there is room for all its pieces.  0,
+ * (pool/rebuild.c), of a slab with copies; with erasure codes there is room for all its pieces.  0,
  * or an error as of soda_fetch_demand.
  */
 int soda_fetch_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *to,

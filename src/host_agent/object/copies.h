@@ -7,7 +7,7 @@
  *   CURRENT   it has the content of each chunk that is not resident; it may be read
  *
  *   both ---- its server is away for too long, has none of its memory, or refuses a write --->
- * stale stale --- a new region is opened for it, and it is rebuilt (life/rebuild.c) -> WRITTEN ->
+ * stale stale --- a new region is opened for it, and it is rebuilt (pool/rebuild.c) -> WRITTEN ->
  * both
  *
  * A current copy is always written, and a slab always has a current copy: the last one never

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which chunks an agent's static cache has: ranges of an object that are frozen, and a bit for each
- * of their chunks.  life/freeze.h asks the agent to freeze and to thaw them.
+ * of their chunks.  pool/freeze.h asks the agent to freeze and to thaw them.
  *
  * AS: async-signal-safe.
  */

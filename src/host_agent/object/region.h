@@ -60,7 +60,7 @@ struct soda_region {
 	_Atomic uint32_t losses; /* how often the last current copy was lost */
 	_Atomic bool leaving;	 /* the slab is being freed: nothing rebuilds it */
 	/*
-	 * Of a READ_ONLY file on a pool (life/files.h), else NULL; set before anybody finds the
+	 * Of a READ_ONLY file on a pool (pool/files.h), else NULL; set before anybody finds the
 	 * object.  nowhere: the server of its last current copy has started anew, without it:
 	 * nothing is read until another one has been made; changed with soda_regions_lock.
 	 */
@@ -95,7 +95,7 @@ struct soda_region {
 	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
 
 	/*
-	 * For reconnections (life/recover.h); of an object shown, changed with soda_regions_lock.
+	 * For reconnections (pool/recover.h); of an object shown, changed with soda_regions_lock.
 	 */
 	_Atomic bool lost;   /* no chunk of it is fetched: refused, undecided or given_up is set */
 	_Atomic int refused; /* why the server does not have the object; 0: the server has it */

@@ -19,6 +19,7 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/life/start.h"
+#include "host_agent/move/limit.h"
 
 enum {
 	STEPS = 64,	     /* a part grows and shrinks by one of so many steps of the budget */
@@ -191,7 +192,7 @@ static void measure(uint64_t now)
 /* What this process keeps in any case: what it starts with, and room around what is pinned. */
 static int64_t floor_bytes(void)
 {
-	int64_t chunks = soda_agent_minimum(soda_agent.settings.threads) +
+	int64_t chunks = soda_limit_minimum(soda_agent.settings.threads) +
 			 atomic_load(&soda_agent.buffer.pinned);
 
 	return (chunks + chunks / 3) << soda_agent.chunk_shift;
@@ -209,7 +210,7 @@ static void give_locked(void)
 	bytes = whole_chunks(bytes < spare ? bytes : spare);
 	if (bytes <= 0)
 		return;
-	bytes = soda_agent_shrink(bytes >> soda_agent.chunk_shift, deadline)
+	bytes = soda_limit_shrink(bytes >> soda_agent.chunk_shift, deadline)
 		<< soda_agent.chunk_shift;
 	if (bytes > 0)
 		soda_tree_give(tree, slot, bytes);
@@ -224,7 +225,7 @@ static bool look(void)
 	if (slot && soda_lock_try(&soda_agent.api_lock)) { /* else at the next look */
 		if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
 			if (atomic_exchange(&grown, false))
-				soda_agent_grown();
+				soda_limit_grown();
 			if (soda_tree_wanting(tree, slot))
 				give_locked();
 		} else if (atomic_load(&soda_agent.life) == SODA_LIFE_ENDED) {

@@ -14,16 +14,16 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "host_agent/life/advise.h"
+#include "host_agent/life/object.h"
+#include "host_agent/life/session.h"
 #include "host_agent/move/audit.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/limit.h"
+#include "host_agent/move/writeback.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/uffd.h"
-#include "host_agent/life/session.h"
-#include "host_agent/object/sealing.h"
-#include "host_agent/move/fetch.h"
-#include "host_agent/move/writeback.h"
-#include "host_agent/life/start.h"
-#include "host_agent/life/object.h"
-#include "host_agent/life/advise.h"
 
 enum { PAGE = 4096 };
 
@@ -123,7 +123,7 @@ struct soda_region *host_alloc(uint64_t bytes)
 	soda_lock_acquire(&soda_agent.api_lock);
 	if (soda_object_create(NULL, bytes, 0, &r, &why))
 		fake_fail("no object: %s", why.text);
-	soda_agent_resize(first);
+	soda_limit_resize(first);
 	soda_lock_release(&soda_agent.api_lock);
 	return r;
 }
@@ -137,7 +137,7 @@ void host_free(struct soda_region *r)
 	fake_unlock();
 	soda_lock_acquire(&soda_agent.api_lock);
 	soda_object_destroy(r, &why);
-	soda_agent_resize(false);
+	soda_limit_resize(false);
 	soda_lock_release(&soda_agent.api_lock);
 	fake_lock();
 	fake_page_ops.discarding = false;

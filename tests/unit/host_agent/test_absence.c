@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "host_agent/life/absence.h"
+#include "host_agent/pool/absence.h"
 
 enum { START_MS = 100000, SOON_MS = SODA_COPIES_CONNECT_MS, MOST_MS = SODA_CONNECT_MS };
 

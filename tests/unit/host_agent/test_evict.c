@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "host_agent/life/start.h"
 #include "host_agent/life/advise.h"
+#include "host_agent/move/limit.h"
 #include "unit/fakes/host_fixture.h"
 
 static const struct host_options plain = { .buffer_chunks = 16 };
@@ -412,7 +412,7 @@ static void two_pins_that_fail(void **state)
 static void most_of_the_buffer_pinned(void **state)
 {
 	const struct host_options o = { .buffer_chunks = 100, .fault_timeout_ms = 5000 };
-	int64_t most = 100 - soda_agent_minimum(1);
+	int64_t most = 100 - soda_limit_minimum(1);
 	struct soda_region *r;
 	struct soda_why why;
 	uint64_t start;
@@ -449,7 +449,7 @@ static void last_chunks_stay(void **state)
 /* The smallest buffer that the settings allow serves one thread without a wait. */
 static void smallest_buffer(void **state)
 {
-	const struct host_options o = { .buffer_chunks = (uint32_t)soda_agent_minimum(1) };
+	const struct host_options o = { .buffer_chunks = (uint32_t)soda_limit_minimum(1) };
 	struct soda_region *r;
 
 	host_start(&o);

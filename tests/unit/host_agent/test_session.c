@@ -16,11 +16,11 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/fault/fault.h"
 #include "host_agent/core/link.h"
+#include "host_agent/fault/fault.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/writeback.h"
-#include "host_agent/life/freeze.h"
+#include "host_agent/pool/freeze.h"
 #include "soda.h"
 #include "unit/fakes/host_fixture.h"
 

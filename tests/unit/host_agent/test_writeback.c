@@ -13,13 +13,13 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
+#include "host_agent/core/link.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/evict.h"
-#include "host_agent/move/sender.h"
 #include "host_agent/move/retire.h"
-#include "host_agent/core/link.h"
-#include "host_agent/life/recover.h"
+#include "host_agent/move/sender.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/pool/recover.h"
 #include "unit/fakes/host_fixture.h"
 
 static const struct host_options plain = { .buffer_chunks = 24 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/freeze.h"
+#include "host_agent/pool/freeze.h"
 
 #include <errno.h>
 #include <stdio.h>

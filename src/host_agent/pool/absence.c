@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/absence.h"
+#include "host_agent/pool/absence.h"
 
 #include <errno.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/files.h"
+#include "host_agent/pool/files.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,11 +16,11 @@
 #include "base/wait.h"
 #include "client/call.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/rebuild.h"
-#include "host_agent/life/recover.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/pages/shared.h"
+#include "host_agent/pool/rebuild.h"
+#include "host_agent/pool/recover.h"
 #include "wire/pool.h"
 
 enum { PLACES = 2 * SODA_COPIES, NO_PLACE = -1 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/member.h"
+#include "host_agent/move/limit.h"
+#include "host_agent/pool/member.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,10 +14,9 @@
 #include "client/call.h"
 #include "client/server.h"
 #include "host_agent/core/agent.h"
-#include "host_agent/life/rebuild.h"
-#include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/pool/rebuild.h"
 #include "pool/pool.h"
 
 /* What the program has, of all members; guarded by soda_regions_lock. */
@@ -212,7 +212,7 @@ int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct 
 	soda_agent.settings.servers = soda_agent.behind.n;
 	soda_agent.settings.alone = false;
 	soda_member_place(link);
-	if (soda_agent_refit())
+	if (soda_limit_refit())
 		return 0;
 	snprintf(why->text, sizeof(why->text),
 		 "the page buffer (SODA_BUFFER) has no room for the %u servers of the agent's pool",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/rebuild.h"
+#include "host_agent/pool/rebuild.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/files.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
@@ -21,6 +20,7 @@
 #include "host_agent/object/copies.h"
 #include "host_agent/object/stripe.h"
 #include "host_agent/pages/install.h"
+#include "host_agent/pool/files.h"
 
 static struct {
 	pthread_t thread;
@@ -124,7 +124,7 @@ static int expel_copy(struct soda_region *r, void *arg)
 
 	if (r->going || !soda_copies(r))
 		return 0;
-	if (r->content && !soda_copies_spare(r)) /* life/files.c looks for another one */
+	if (r->content && !soda_copies_spare(r)) /* pool/files.c looks for another one */
 		return 0;
 	k = soda_copy_on(r, e->link);
 	if (k < 0 || !soda_copy_is_written(soda_copies(r), (uint32_t)k))
@@ -274,7 +274,7 @@ static struct soda_link *place_for(const struct task *job, const struct soda_reg
 	return other_member(r, k);
 }
 
-/* Whether the slab can be worked on; files have one server, or life/files.c works on them. */
+/* Whether the slab can be worked on; files have one server, or pool/files.c works on them. */
 static bool is_sound(const struct soda_region *r)
 {
 	return !r->file && !r->going && !atomic_load(&r->leaving) && !r->lost &&
@@ -380,7 +380,7 @@ static bool choose_region(struct task *job, const struct soda_region *r)
 	return job->to;
 }
 
-/* A file does not move, or only to a server that has the same content (life/files.h). */
+/* A file does not move, or only to a server that has the same content (pool/files.h). */
 static void note_held_file(struct task *job, const struct soda_region *r)
 {
 	const struct soda_link *link = r->content ? soda_copies_source(r, NULL) : r->link;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/recover.h"
+#include "host_agent/pool/recover.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "client/call.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/freeze.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
@@ -18,6 +17,7 @@
 #include "host_agent/object/sealing.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/shared.h"
+#include "host_agent/pool/freeze.h"
 
 enum { UNDECIDED_MAX = 64 }; /* an object with a further one is lost for good */
 
@@ -391,7 +391,7 @@ static int recover_copy(struct soda_region *r, struct recovery *o)
 		return 0;
 	if (!forgotten(copy))
 		return renew_copy(o, r, copy);
-	if (r->content) { /* life/files.c opens it again, there or elsewhere */
+	if (r->content) { /* pool/files.c opens it again, there or elsewhere */
 		if (!soda_copies_drop(r, (uint32_t)k))
 			atomic_store(&r->nowhere, true);
 		soda_channels_exclusive(o->link, unmap_old, copy);
