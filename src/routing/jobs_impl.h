@@ -48,7 +48,7 @@ int soda_msg_job_check_all_unlock(struct soda_msg_jobs *all, struct soda_msg_job
 
 /* jobs.c */
 
-/* Of the budget, what a job of this tenant may have more. The table's lock is held. */
+/* How much more of the budget a job of this tenant may have. The table's lock is held. */
 uint64_t soda_msg_jobs_left_locked(const struct soda_msg_jobs *all, uint32_t tenant);
 /* Nobody finds it any more. */
 void soda_msg_job_unlist(struct soda_msg_jobs *all, struct soda_msg_job *job);

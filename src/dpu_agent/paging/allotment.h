@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of requests that wait in the agent, of all sessions: half of --buffers for WRITEs, the
- * other half for READs.  Tenants have shares of it (base/shares.h): what is kept for one it may
- * have also where others, of whom each client always has a little, have more than there is.
+ * other half for READs.  Tenants have shares of it (base/shares.h).  A tenant may have the part
+ * that is kept for it also where others have more than there is, as each client may always have a
+ * little.
  *
  * Threads: any.  The lock is a leaf, and nobody takes it in an agent without tenants.
  */
@@ -23,7 +24,7 @@ struct soda_allotment {
 };
 
 void soda_allotment_init(struct soda_allotment *a, uint64_t total);
-/* At the end; threads that have been left behind may still give back what they have. */
+/* At the end; threads that have been left behind may still give back their part. */
 void soda_allotment_destroy(struct soda_allotment *a);
 /* Before the first of this tenant (0: nobody's) is counted. 0; -ENOMEM. */
 int soda_allotment_prepare(struct soda_allotment *a, uint32_t tenant);

@@ -24,7 +24,7 @@ static void charge_locked(struct soda_session *s, int64_t bytes)
 		soda_allotment_count(&soda_paging(s)->gates.reads, s->tenant->number, bytes);
 }
 
-/* No more than what is left for its tenant, but for a little. */
+/* At most the rest of its tenant's share, and always a little. */
 static uint64_t share_of_tenant_locked(struct soda_session *s, uint64_t share)
 {
 	uint64_t most = soda_pager(s)->read_bytes +

@@ -242,9 +242,9 @@ struct soda_session *soda_session_look(struct soda_sessions *all, uint64_t id);
 /* Undo soda_session_find(): count `busy` down, give the reference back. */
 void soda_session_unbusy(struct soda_session *s);
 /*
- * Whether there is room for s in the table: asked before services connect for it, so that who is
- * refused leaves nothing on the server.  The place of a client that is leaving is waited for, at
- * most for SODA_DPU_LEAVING_MS.  Errors of soda_session_insert.
+ * Whether there is room for s in the table: asked before services connect for it, so that a
+ * client that is refused leaves nothing on the server.  The place of a client that is leaving is
+ * waited for, at most for SODA_DPU_LEAVING_MS.  Errors of soda_session_insert.
  */
 int soda_session_await_place(const struct soda_session *s, struct soda_why *why);
 /*

@@ -20,8 +20,8 @@ struct soda_published {
 	uint64_t owner; /* whose name it is: a user, or a tenant (soda_region_set.owner) */
 	char name[SODA_WIRE_MAX_NAME + 1];
 	/*
-	 * The memory's, for those who open the object: opened anew for reading, so that nobody
-	 * writes by it.  -1: the memory has none.
+	 * A descriptor of the memory for programs that open the object: opened anew for reading,
+	 * so that nobody writes by it.  -1: the memory has none.
 	 */
 	int fd;
 };

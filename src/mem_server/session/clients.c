@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Clients come and go; the reaper's thread frees those that have left, or stay away too long. */
+/* Clients come and go; ending.c frees them. */
 #include "mem_server/session/clients.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -15,12 +12,9 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
+#include "mem_server/session/ending.h"
 
 #define MAX_PEERS 1024 /* of one client */
-
-enum { OWNER_BYTES = 40 }; /* a client's name in the log */
-
-/* The beginning and the end of a client */
 
 /* Whether the kernel says that the peer is another user, whose permissions decide about files. */
 static bool is_somebody_else(const struct soda_peer_info *info)
@@ -72,285 +66,17 @@ static struct soda_client *create_client(struct soda_clients *clients,
 	return client;
 }
 
-static const char *name_owner(const struct soda_client *client, char owner[OWNER_BYTES])
-{
-	snprintf(owner, OWNER_BYTES, "client %016llx", (unsigned long long)client->id);
-	return owner;
-}
-
-/*
- * Close the client's regions; it has no data connection. Returns how many files' changes were lost.
- */
-static unsigned close_regions(struct soda_client *client)
-{
-	char owner[OWNER_BYTES];
-
-	return soda_region_close_all(&client->regions, name_owner(client, owner));
-}
-
-/* The client is not in the list, and has no regions and no connections. */
-static void destroy_client(struct soda_client *client)
-{
-	soda_region_set_destroy(&client->regions);
-	if (client->process >= 0)
-		close(client->process);
-	soda_secret_free(client, sizeof(*client));
-}
-
-/* Whether its process has ended: a pidfd is readable then. */
-static bool process_ended(const struct soda_client *client)
-{
-	struct pollfd p = { .fd = client->process, .events = POLLIN };
-
-	return client->process >= 0 && poll(&p, 1, 0) == 1;
-}
-
-/*
- * When the client may be freed, or is to be looked at again; UINT64_MAX: not as long as nothing
- * changes.
- */
-static uint64_t free_at_locked(const struct soda_clients *clients, const struct soda_client *client)
-{
-	uint64_t due, look;
-
-	if (client->peers || client->busy)
-		return UINT64_MAX;
-	if (client->left || !client->chunk_bytes || clients->stopping)
-		return 0;
-	if (process_ended(client))
-		return 0;
-	due = client->away_since_ms + clients->grace_ms;
-	/* its connections end a moment before the process does */
-	look = soda_now_ms() + SODA_SERVER_PROCESS_LOOK_MS;
-	return client->process >= 0 && look < due ? look : due;
-}
-
-/* Whose place among the clients it has. */
-static struct soda_holder holder_of(const struct soda_client *client)
-{
-	return soda_tenant_holder(client->all->tenants, client->tenant);
-}
-
-/* Take a client that may be freed out of the list; NULL: *next_p is when to look again. */
-static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint64_t *next_p)
-{
-	uint64_t now = soda_now_ms();
-
-	*next_p = UINT64_MAX;
-	for (struct soda_client **at = &clients->list; *at; at = &(*at)->next) {
-		struct soda_client *client = *at;
-		uint64_t due = free_at_locked(clients, client);
-
-		if (due <= now) {
-			*at = client->next;
-			soda_shares_put(&clients->shares, holder_of(client).number, 1);
-			clients->freeing++;
-			pthread_cond_broadcast(&clients->changed); /* who waits for the place */
-			return client;
-		}
-		if (due < *next_p)
-			*next_p = due;
-	}
-	return NULL;
-}
-
-static void say_expired(const struct soda_client *client)
-{
-	soda_count_add(SODA_COUNT_clients_expired, 1);
-	soda_log_info("client %016llx did not come back: its regions are freed",
-		      (unsigned long long)client->id);
-}
-
-/* Free a client that is not in the list any more, with its regions. */
-static void free_client(struct soda_clients *clients, struct soda_client *client)
-{
-	bool leaving = client->leaving;
-	unsigned lost = close_regions(client);
-
-	destroy_client(client);
-	pthread_mutex_lock(&clients->lock);
-	clients->lost += lost;
-	clients->leaving -= leaving;
-	clients->freeing--;
-	pthread_cond_broadcast(&clients->changed); /* who waits for its memory */
-	pthread_mutex_unlock(&clients->lock);
-}
-
-/* Wait for `changed`, at most until then. */
-static void sleep_locked(struct soda_clients *clients, uint64_t until_ms)
-{
-	struct timespec until = { (time_t)(until_ms / 1000), (long)(until_ms % 1000) * 1000000 };
-
-	if (until_ms == UINT64_MAX)
-		pthread_cond_wait(&clients->changed, &clients->lock);
-	else
-		pthread_cond_timedwait(&clients->changed, &clients->lock, &until);
-}
-
-/* The next client of the list to_write; NULL: none, and the thread ends. */
-static struct soda_client *next_to_write(struct soda_clients *clients)
-{
-	struct soda_client *client;
-
-	pthread_mutex_lock(&clients->lock);
-	client = clients->to_write;
-	if (client)
-		clients->to_write = client->next;
-	else
-		clients->writing = false;
-	if (!clients->to_write)
-		clients->to_write_end = &clients->to_write;
-	pthread_mutex_unlock(&clients->lock);
-	return client;
-}
-
-static void write_files(struct soda_clients *clients)
-{
-	struct soda_client *client;
-
-	while ((client = next_to_write(clients)))
-		free_client(clients, client);
-}
-
-static void *writer_main(void *arg)
-{
-	pthread_setname_np(pthread_self(), "soda-files");
-	write_files(arg);
-	return NULL;
-}
-
-static void end_writer(struct soda_clients *clients)
-{
-	if (clients->has_writer)
-		soda_wait_join(clients->writer, "files of clients that have gone to be written");
-	clients->has_writer = false;
-}
-
-/* The thread that frees it later. False: there is none. */
-static bool begin_to_write(struct soda_clients *clients, struct soda_client *client)
-{
-	bool runs;
-
-	pthread_mutex_lock(&clients->lock);
-	runs = clients->writing;
-	clients->writing = true;
-	client->next = NULL;
-	*clients->to_write_end = client;
-	clients->to_write_end = &client->next;
-	pthread_mutex_unlock(&clients->lock);
-	if (runs)
-		return true;
-	end_writer(clients); /* it has nothing left to do */
-	clients->has_writer = !pthread_create(&clients->writer, NULL, writer_main, clients);
-	return clients->has_writer;
-}
-
-/* The same, where a disk that hangs keeps no other client's memory from being freed. */
-static void free_beside(struct soda_clients *clients, struct soda_client *client)
-{
-	char owner[OWNER_BYTES];
-
-	if (!soda_region_close_unwritten(&client->regions, name_owner(client, owner)))
-		free_client(clients, client);
-	else if (!begin_to_write(clients, client))
-		write_files(clients);
-}
-
-/* What is waited for of clients that end. */
-enum awaited { THEIR_MEMORY, THEIR_PLACES };
-
-/*
- * Until when to wait for what the client has: UINT64_MAX if the reaper frees it at once, because it
- * has no connection any more, or its process has ended; the limit for one that has said BYE and is
- * still connected; 0: it does not end.
- */
-static uint64_t end_of_locked(const struct soda_clients *clients, const struct soda_client *client,
-			      enum awaited what)
-{
-	bool ends = what == THEIR_PLACES ? client->left : client->leaving;
-
-	if (!client->peers && !client->busy)
-		return free_at_locked(clients, client) <= soda_now_ms() ? UINT64_MAX : 0;
-	return ends ? client->left_since_ms + SODA_SERVER_LEAVING_MS : 0;
-}
-
-/* The latest of these; a time in the past if all have taken too long; 0 if no client ends. */
-static uint64_t ends_until_locked(const struct soda_clients *clients, enum awaited what)
-{
-	uint64_t until = what == THEIR_MEMORY && clients->freeing ? UINT64_MAX : 0;
-
-	for (const struct soda_client *at = clients->list; at; at = at->next) {
-		uint64_t own = end_of_locked(clients, at, what);
-
-		if (own > until)
-			until = own;
-	}
-	return until;
-}
-
-bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms)
-{
-	uint64_t now = soda_now_ms(), end = now + timeout_ms, until;
-	bool any;
-
-	pthread_mutex_lock(&clients->lock);
-	until = ends_until_locked(clients, THEIR_MEMORY);
-	any = until > now;
-	if (any) /* the reaper may not have seen that a process has ended */
-		pthread_cond_broadcast(&clients->changed);
-	while (now < end && now < until) {
-		sleep_locked(clients, until < end ? until : end);
-		until = ends_until_locked(clients, THEIR_MEMORY);
-		now = soda_now_ms();
-	}
-	pthread_mutex_unlock(&clients->lock);
-	return any;
-}
-
-static void *reap(void *arg)
-{
-	struct soda_clients *clients = arg;
-	uint64_t next;
-
-	pthread_setname_np(pthread_self(), "soda-reaper");
-	pthread_mutex_lock(&clients->lock);
-	for (;;) {
-		struct soda_client *client = unlink_due_locked(clients, &next);
-		bool expired = client && client->chunk_bytes && !client->left && !clients->stopping;
-
-		if (client) {
-			pthread_mutex_unlock(&clients->lock);
-			if (expired)
-				say_expired(client);
-			free_beside(clients, client);
-			pthread_mutex_lock(&clients->lock);
-		} else if (clients->stopping) {
-			break;
-		} else {
-			sleep_locked(clients, next);
-		}
-	}
-	pthread_mutex_unlock(&clients->lock);
-	end_writer(clients);
-	return NULL;
-}
-
 int soda_clients_start(struct soda_clients *clients)
 {
 	clients->instance_id = soda_server_random_id();
 	pthread_mutex_init(&clients->lock, NULL);
 	soda_cond_init(&clients->changed);
-	clients->to_write_end = &clients->to_write;
-	return -pthread_create(&clients->reaper, NULL, reap, clients);
+	return soda_reaper_start(clients);
 }
 
 unsigned soda_clients_stop(struct soda_clients *clients)
 {
-	pthread_mutex_lock(&clients->lock);
-	clients->stopping = true;
-	pthread_cond_broadcast(&clients->changed);
-	pthread_mutex_unlock(&clients->lock);
-	soda_wait_join(clients->reaper, "the reaper to end");
+	soda_reaper_stop(clients);
 	soda_shares_free(&clients->pool->regions);
 	soda_shares_free(&clients->shares);
 	return clients->lost;
@@ -531,9 +257,9 @@ static struct soda_client_peer *next_to_go_locked(struct soda_client *client, ui
 }
 
 /*
- * Close connections and await their end. The lock is dropped meanwhile.  A call of an older epoch's
- * may hang, at a disk that does not answer: who waits for it goes as soon as a newer connection of
- * the client takes its turn, so that one at most waits for each client.
+ * Close connections and await their end. The lock is dropped meanwhile.  A call of an older epoch
+ * may hang, at a disk that does not answer.  A HELLO that waits for it is refused as soon as a
+ * newer connection of the client takes its turn, so that one at most waits for each client.
  */
 static void expel_locked(struct soda_client *client, uint64_t epoch, bool control_stays)
 {
@@ -542,7 +268,7 @@ static void expel_locked(struct soda_client *client, uint64_t epoch, bool contro
 	struct soda_wait wait;
 
 	soda_wait_begin(&wait, "the connections of a client's earlier epoch to end");
-	pthread_cond_broadcast(&clients->changed); /* who waits for an epoch before */
+	pthread_cond_broadcast(&clients->changed); /* HELLOs of the epochs before */
 	while ((entry = next_to_go_locked(client, epoch, control_stays, false))) {
 		entry->closing = true;
 		entry->pins++;
@@ -687,8 +413,7 @@ static int hello_known_locked(struct soda_client *client, struct soda_peer *peer
 
 static bool is_empty_locked(struct soda_client *client)
 {
-	return !client->peers && !client->busy && !client->leaving &&
-	       !soda_region_count(&client->regions);
+	return !client->peers && !client->busy && !soda_region_count(&client->regions);
 }
 
 /*
@@ -698,19 +423,14 @@ static bool is_empty_locked(struct soda_client *client)
 static struct soda_client *unlink_empty_locked(struct soda_clients *clients,
 					       const struct soda_tenant *tenant)
 {
-	struct soda_client **oldest = NULL, *client;
+	struct soda_client **oldest = NULL;
 
 	for (struct soda_client **at = &clients->list; *at; at = &(*at)->next)
 		if (is_empty_locked(*at) && (!tenant || (*at)->tenant == tenant) &&
 		    (!oldest || (*at)->away_since_ms <= (*oldest)->away_since_ms))
 			oldest = at; /* <=: of equal ones the last, as new clients come to the head
 				      */
-	if (!oldest)
-		return NULL;
-	client = *oldest;
-	*oldest = client->next;
-	soda_shares_put(&clients->shares, holder_of(client).number, 1);
-	return client;
+	return oldest ? soda_client_unlink_locked(clients, oldest) : NULL;
 }
 
 static bool has_room_locked(const struct soda_clients *clients, struct soda_holder holder)
@@ -756,14 +476,12 @@ static void say_full_locked(const struct soda_clients *clients, struct soda_hold
  */
 static void await_place_locked(struct soda_clients *clients, struct soda_holder holder)
 {
-	uint64_t now = soda_now_ms(), end = now + SODA_SERVER_LEAVING_MS, until;
+	uint64_t end_ms = soda_now_ms() + SODA_SERVER_LEAVING_MS;
 
-	pthread_cond_broadcast(&clients->changed); /* as in soda_clients_await_leaving() */
-	while (!has_room_locked(clients, holder) && !clients->draining && now < end &&
-	       (until = ends_until_locked(clients, THEIR_PLACES)) > now) {
-		sleep_locked(clients, until < end ? until : end);
-		now = soda_now_ms();
-	}
+	soda_reaper_wake_locked(clients);
+	while (!has_room_locked(clients, holder) && !clients->draining &&
+	       soda_clients_await_place_locked(clients, end_ms))
+		;
 }
 
 /* Whether a new client may come, before anything is changed for it. */
@@ -786,7 +504,7 @@ static int admit_locked(const struct soda_clients *clients, const struct soda_cl
 static int insert_locked(struct soda_clients *clients, struct soda_client *client,
 			 struct soda_peer *peer, struct soda_client **empty_p, struct soda_why *why)
 {
-	struct soda_holder holder = holder_of(client);
+	struct soda_holder holder = soda_client_holder(client);
 	int r;
 
 	*empty_p = make_room_locked(clients, client, holder);
@@ -825,7 +543,7 @@ static int hello_new(struct soda_clients *clients, struct soda_peer *peer,
 	if (info->proved)
 		r = soda_client_key(info->proved->key, client->key);
 	if (r) {
-		destroy_client(client);
+		soda_client_destroy(client);
 		return r;
 	}
 	pthread_mutex_lock(&clients->lock);
@@ -834,9 +552,9 @@ static int hello_new(struct soda_clients *clients, struct soda_peer *peer,
 		r = insert_locked(clients, client, peer, &empty, why);
 	pthread_mutex_unlock(&clients->lock);
 	if (empty)
-		destroy_client(empty);
+		soda_client_destroy(empty);
 	if (r) {
-		destroy_client(client);
+		soda_client_destroy(client);
 		return r;
 	}
 	soda_count_add(SODA_COUNT_clients_opened, 1);
@@ -949,16 +667,12 @@ void soda_clients_end_tenant(struct soda_clients *clients, struct soda_tenant *t
 void soda_client_bye(struct soda_client *client)
 {
 	struct soda_clients *clients = client->all;
-	unsigned lost;
 
 	pthread_mutex_lock(&clients->lock);
 	set_left_locked(client); /* no connection joins any more */
 	expel_locked(client, 0, true);
 	pthread_mutex_unlock(&clients->lock);
-	lost = close_regions(client);
-	pthread_mutex_lock(&clients->lock);
-	clients->lost += lost;
-	pthread_mutex_unlock(&clients->lock);
+	soda_client_close_regions(client);
 	soda_log_info("client %016llx has left", (unsigned long long)client->id);
 }
 
@@ -967,11 +681,7 @@ void soda_client_bye_later(struct soda_client *client)
 	struct soda_clients *clients = client->all;
 
 	pthread_mutex_lock(&clients->lock);
-	if (!client->left) {
-		set_left_locked(client);
-		client->leaving = true;
-		clients->leaving++;
-	}
+	set_left_locked(client);
 	pthread_mutex_unlock(&clients->lock);
 }
 

@@ -44,7 +44,6 @@ struct soda_client {
 	uint64_t away_since_ms;
 	unsigned busy; /* HELLOs and walks that use it: it is not freed */
 	bool left;     /* BYE: no connection joins it, and it is freed with its last one */
-	bool leaving;  /* BYE_LATER: as left, its regions still open; counted in clients->leaving */
 	uint64_t left_since_ms;
 	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret; another one
 					once it was adopted */
@@ -73,23 +72,20 @@ struct soda_clients {
 	pthread_cond_t changed;
 	struct soda_client *list;  /* guarded by lock, and so below */
 	struct soda_shares shares; /* places of max_clients */
-	unsigned leaving; /* clients that have said BYE_LATER and whose regions are not freed yet */
-	unsigned freeing; /* clients that are not in the list any more; their regions are */
-	bool draining;	  /* the server is about to end */
+	bool draining;		   /* the server is about to end */
 	_Atomic bool
 		moving; /* it takes no new region, and what it has shall move away; any thread */
 	_Atomic uint64_t spreads_ns; /* what it has may move until then; any thread */
-	bool stopping;
-	unsigned lost; /* files whose changes could not be written back */
+	unsigned lost;		     /* files whose changes could not be written back */
+	/* ending.c */
 	pthread_t reaper;
-	/*
-	 * Clients whose files are to be written to their disk and closed, by `next`, which no
-	 * other client's memory waits for.  There is a thread for that while there are any.
-	 */
-	struct soda_client *to_write, **to_write_end;
-	pthread_t writer; /* the reaper's alone: to be joined, if has_writer */
+	bool stopping;
+	bool freeing; /* the reaper frees a client that is not in the list any more */
+	struct soda_client *to_write, **to_write_end; /* whose files the writer writes, by `next` */
+	bool writing;		   /* the writer has files of one in hand, or begins */
+	uint64_t writing_since_ms; /* and so long those of this one */
+	pthread_t writer;	   /* the reaper's alone, and so the next: to be joined */
 	bool has_writer;
-	bool writing; /* it goes on with what is in the list; guarded by lock */
 };
 
 /* Make locks, instance id and reaper; the caller has set the constants. 0, negative errno. */
@@ -132,15 +128,14 @@ int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
 void soda_clients_end_tenant(struct soda_clients *clients, struct soda_tenant *tenant);
 /* BYE: close the client's data connections and regions. */
 void soda_client_bye(struct soda_client *client);
-/*
- * BYE_LATER: close the client's regions when its connections end, which its process will do soon.
- */
+/* BYE_LATER: its regions are closed when its connections end, which its process will do soon. */
 void soda_client_bye_later(struct soda_client *client);
 /*
  * Wait until no client is leaving, nor being freed, at most timeout_ms: a new process may ask for
  * memory or files before the end of an older process, which has them, is known here.  Does not wait
- * for a client that said BYE longer ago than SODA_SERVER_LEAVING_MS and is still connected. Returns
- * whether there was a client to wait for, so that it pays to try again.
+ * for a client that said BYE longer ago than SODA_SERVER_LEAVING_MS and is still connected, nor for
+ * files of one if writing them has taken as long as that. Returns whether there was a client to
+ * wait for, so that it pays to try again.
  */
 bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms);
 /*

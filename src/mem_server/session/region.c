@@ -816,23 +816,17 @@ static bool is_written_to_file(const struct soda_client_region *region)
 	return file && file->mode == SODA_WIRE_WRITABLE;
 }
 
-/* One of the list; files: also of those that are written to one. NULL: there is none. */
-static struct soda_client_region *next_to_close(const struct soda_region_set *set, bool files)
-{
-	struct soda_client_region *region = set->list;
-
-	while (region && !files && is_written_to_file(region))
-		region = region->next;
-	return region;
-}
-
+/* files: also those that are written to one. The caller has the control lock. */
 static unsigned close_those(struct soda_region_set *set, const char *owner, bool files)
 {
-	struct soda_client_region *region;
+	struct soda_client_region *region, *next;
 	struct soda_why why = { "" };
 	unsigned lost = 0;
 
-	while ((region = next_to_close(set, files))) {
+	for (region = set->list; region; region = next) {
+		next = region->next;
+		if (!files && is_written_to_file(region))
+			continue;
 		while (close_slot(set, &set->slots[region->id]))
 			soda_log_warning("%s: region %u: a request has not ended within %u ms;"
 					 " the region is freed when it has",

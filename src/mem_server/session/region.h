@@ -138,8 +138,8 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
  */
 unsigned soda_region_close_all(struct soda_region_set *set, const char *owner);
 /*
- * The same of the regions of which nothing is written to a file, and which so wait for no disk.
- * Returns whether others are left.
+ * The same for regions that are not written to a file, and so wait for no disk. Returns whether
+ * others are left.
  */
 bool soda_region_close_unwritten(struct soda_region_set *set, const char *owner);
 

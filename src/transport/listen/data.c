@@ -548,7 +548,9 @@ void soda_stream_conn_release(struct soda_stream_conn *c)
 
 static bool is_stuck(struct soda_stuck *s, bool under_way, uint32_t number)
 {
-	s->looks = under_way && s->seen == number ? s->looks + 1 : 0;
+	if (s->seen != number)
+		s->looks = 0;
+	s->looks = under_way ? s->looks + 1 : 0;
 	s->seen = number;
 	return s->looks > SODA_STUCK_LOOKS;
 }

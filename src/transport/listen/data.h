@@ -36,7 +36,7 @@ struct soda_answer {
 /* Whether something that the peer is to do gets done (soda_stream_conn_look). */
 struct soda_stuck {
 	uint32_t seen;	/* its number at the last look */
-	unsigned looks; /* so many in a row have found the same one */
+	unsigned looks; /* so many in a row have found this one */
 };
 
 struct soda_stream_conn {

@@ -110,6 +110,12 @@ static void end_closing(struct soda_worker *w, int epoll)
 	}
 }
 
+static void end_stuck(struct soda_worker *w, int epoll)
+{
+	soda_worker_look(w);
+	end_closing(w, epoll);
+}
+
 static void take_mail(struct soda_worker *w, int epoll)
 {
 	struct soda_stream_conn *c;
@@ -158,10 +164,8 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.ptr == &w->wake_fd)
 			take_mail(w, epoll);
-		else if (events[i].data.ptr == &w->look_fd) {
-			soda_worker_look(w); /* which are stuck */
-			end_closing(w, epoll);
-		}
+		else if (events[i].data.ptr == &w->look_fd)
+			end_stuck(w, epoll);
 	}
 	serve_ready(w, epoll);
 	serve_held(w, epoll);

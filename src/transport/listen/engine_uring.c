@@ -260,8 +260,8 @@ static bool is_failure(int ret)
 }
 
 /*
- * The ring has failed.  Nobody's memory shall end with it: all connections of the worker do, whose
- * clients come back, and the worker goes on without a ring.  -ENOTSUP.
+ * The ring has failed.  The daemon goes on, with the memory that it keeps for programs: the
+ * worker's connections end, whose clients come back, and it serves them without a ring.  -ENOTSUP.
  */
 static int leave_ring(struct engine *e, int failure)
 {

@@ -76,8 +76,8 @@ void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c);
 
 /*
  * Engines: serve worker->conns and what soda_worker_take gives until `stop` is
- * set and no connection is left.  0; -ENOTSUP: not on this kernel, or no longer: what there still
- * is of connections is closing, and for the other one to end.
+ * set and no connection is left.  0; -ENOTSUP: not on this kernel, or no longer: connections that
+ * are left are closing, and the other engine ends them.
  */
 int soda_engine_epoll(struct soda_worker *w);
 int soda_engine_uring(struct soda_worker *w);
