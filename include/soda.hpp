@@ -263,7 +263,7 @@ public:
 	template <std::size_t N> constexpr span(T (&array)[N]) noexcept : data_(array), size_(N)
 	{
 	}
-	/* What std::data() and std::size() take: a vector, an array, another span. */
+	/* A range that std::data() and std::size() take: a vector, an array, another span. */
 	template <class R, class P = decltype(std::data(std::declval<R &>())),
 		  class = decltype(std::size(std::declval<R &>())),
 		  class = std::enable_if_t<
@@ -343,7 +343,7 @@ template <class T> span(T *, std::size_t) -> span<T>;
 
 /* The runtime */
 
-/* What init() takes: struct soda_config, initialised. */
+/* The argument of init(): struct soda_config, initialised. */
 struct config : soda_config {
 	config() noexcept : soda_config SODA_CONFIG_INIT
 	{

@@ -15,7 +15,7 @@
 struct soda_graph_build {
 	const char *path; /* the triple's path, without the ending */
 	bool symmetric;	  /* make a symmetric graph; a symmetric source makes one anyway */
-	bool weighted;	  /* with the source's weights; of equal edges that become one, the least */
+	bool weighted;	  /* with the source's weights; the least where equal edges become one */
 	size_t memory;	  /* for sorting; a little more is used beside it; 0: 512 MiB */
 	/* Called often with the part of a step that is done; may be NULL. */
 	void (*progress)(void *arg, const char *step, double fraction);

@@ -13,7 +13,6 @@ struct adjacency {
 	uint64_t *offsets; /* vertices + 1 */
 	uint64_t read;	   /* targets of this pass */
 	uint32_t vertex;   /* whose target is next */
-	bool weighted;	   /* the weights follow the targets */
 	/* The same file once more, at the weight of the next target; NULL: not asked for. */
 	struct soda_graph_text *at_weights;
 };
@@ -97,12 +96,13 @@ static int adjacency_rewind(struct soda_graph_source *source, struct soda_graph_
 {
 	struct adjacency *a = (struct adjacency *)source;
 	uint64_t vertices, edges;
+	bool weighted;
 	int ret = soda_graph_text_rewind(a->text, err);
 
 	a->read = a->vertex = 0;
 	if (!ret)
-		ret = read_header(a->text, &a->weighted, &vertices, &edges, err);
-	if (!ret && a->weighted && !source->weights)
+		ret = read_header(a->text, &weighted, &vertices, &edges, err);
+	if (!ret && weighted && !source->weights)
 		ret = soda_graph_fail(err, EINVAL,
 				      "%s:1: expected 'AdjacencyGraph', found "
 				      "'WeightedAdjacencyGraph', which is read where its weights "
@@ -204,8 +204,8 @@ int soda_graph_adjacency_open(const char *path, struct soda_graph_source **sourc
 	/* The number of vertices must be known before the first pass. */
 	ret = soda_graph_text_rewind(text, err);
 	if (!ret)
-		ret = read_header(text, &a->weighted, &a->source.vertices, &a->source.edges, err);
-	a->source.weighable = a->weighted;
+		ret = read_header(text, &a->source.weighable, &a->source.vertices, &a->source.edges,
+				  err);
 	if (ret) {
 		adjacency_close(&a->source);
 		return ret;

@@ -43,7 +43,7 @@ static void check_offsets(const struct graph *g, const uint64_t *offsets, size_t
 	}
 }
 
-/* What is found is told as its bits. */
+/* A weight that is found wrong is told as its bits. */
 static void check_weights(const double *weights, size_t at, size_t count, struct flaw *flaw)
 {
 	union {

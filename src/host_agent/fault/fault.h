@@ -98,9 +98,9 @@ void soda_inline_stop(void);
 int soda_handler_start(void);
 void soda_handler_stop(void);
 /*
- * What the handler has in hand is counted in the statistics when this returns: installing a page
- * lets its thread go on a moment earlier.  Waits for SODA_HANDLER_TURN_MS at most.  Any thread but
- * the handler.
+ * Wait until the statistics count the faults that the handler has in hand, because installing a
+ * page lets its thread go on a moment earlier; for SODA_HANDLER_TURN_MS at most.  Returns at once
+ * where no runtime runs: the child of a fork has no handler.  Any thread but the handler.
  */
 void soda_handler_await(void);
 

@@ -456,6 +456,8 @@ void soda_handler_await(void)
 	uint32_t turn = atomic_load_explicit(&handler.turn, memory_order_acquire);
 	int saved = errno;
 
+	if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING)
+		return;
 	while (turn & 1 && atomic_load_explicit(&handler.turn, memory_order_acquire) == turn &&
 	       soda_now_ns() < end)
 		poll(NULL, 0, 1);

@@ -88,8 +88,7 @@ static bool in_file(const struct link_map *map, uint64_t value, char *name, size
 	return found;
 }
 
-/* The file of an address; NULL: none. Without a lock of the loader's where glibc has that (2.35).
- */
+/* The file of an address; NULL: none. From glibc 2.35 on this takes no lock of the loader's. */
 static const char *file_of(const void *address)
 {
 #ifdef DLFO_STRUCT_HAS_EH_DBASE

@@ -433,17 +433,22 @@ RUN_API int mprotect(void *addr, size_t bytes, int prot)
 	return ret ? refuse(-ret) : 0;
 }
 
-/* Open what the program may store to of a pinned range: by a store of the kernel's it is not. */
+/*
+ * Open the pages of a pinned range that the program may store to: a store by the kernel does not
+ * open them.
+ */
 static void open_pinned(char *addr, size_t bytes)
 {
+	size_t half = bytes / PAGE / 2 * PAGE;
 	bool mixed;
 	int prot = run_protection(addr, bytes, &mixed);
 
-	if (prot & PROT_WRITE)
+	if (mixed && half) {
+		open_pinned(addr, half);
+		open_pinned(addr + half, bytes - half);
+	} else if (prot & PROT_WRITE) {
 		run_open_pinned(addr, bytes);
-	for (size_t at = 0; mixed && at < bytes; at += PAGE)
-		if (run_protection(addr + at, PAGE, &(bool){ false }) & PROT_WRITE)
-			run_open_pinned(addr + at, PAGE);
+	}
 }
 
 static int pin(char *addr, size_t bytes, int arg)

@@ -217,6 +217,29 @@ static void child_beside(const void *arg)
 	pthread_join(thread, NULL);
 }
 
+/* The child's statistics, while the parent's handler had faults in hand at the fork. */
+static void child_counts(const void *arg)
+{
+	uint64_t *fam = filled();
+	struct pair p = { fam, fam + 80 * CHUNK_WORDS };
+	struct soda_stats s;
+	pthread_t thread;
+
+	atomic_store(&pairs_end, false);
+	CHECK_EQ(pthread_create(&thread, NULL, count_up, &p), 0);
+	for (int i = 0; i < 40; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			CHECK_EQ(soda_get_stats(&s, sizeof(s)), 0);
+			_exit(s.faults == 0);
+		}
+		expect_end(pid, 0);
+	}
+	atomic_store(&pairs_end, true);
+	pthread_join(thread, NULL);
+}
+
 /* Who has no way to ask ends: no zeros, no line of anybody else. */
 static void child_closed(const void *arg)
 {
@@ -310,6 +333,16 @@ static void child_beyond(const void *arg)
  * May: children | forks, and stores to more than can be kept for the child | the child ends
  * by SIGSEGV, and a line: "children of forks cannot read on"
  */
+/* The children take a second together; a child that waits for a handler takes five. */
+static void test_counts(void **state)
+{
+	struct trial t = { .child = child_counts, .seconds = 60 };
+	struct outcome out;
+
+	trial_run(&t, &out);
+	expect_quiet_success(&out);
+}
+
 static void test_beyond(void **state)
 {
 	struct trial t = { .child = child_beyond };
@@ -356,7 +389,7 @@ int main(void)
 		cmocka_unit_test(test_many),   cmocka_unit_test(test_freed),
 		cmocka_unit_test(test_again),  cmocka_unit_test(test_beside),
 		cmocka_unit_test(test_closed), cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_beyond),
+		cmocka_unit_test(test_beyond), cmocka_unit_test(test_counts),
 	};
 
 	return WORLD_RUN("forks", &world, false, tests);

@@ -168,6 +168,8 @@ contains
     call must(stat == enoent, 'not there')
     call soda_open(seven, 'odd', SODA_READ_ONLY, [0], stat)
     call must(stat == einval, 'no element')
+    call soda_open(a, 'odd', SODA_READ_ONLY, [2_int64**40, 2_int64**40], stat)
+    call must(stat == enomem, 'a file too large to count')
   end subroutine
 
   subroutine publish()

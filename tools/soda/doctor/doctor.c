@@ -49,8 +49,7 @@ static const struct soda_conf conf = {
 		"there; warning, where programs will be slow or some will fail; failure, where "
 		"programs as they are configured have no fabric memory. With the last two it says "
 		"what to do. The worst come first, below a line that sums them up. The exit status "
-		"is 1 if there is a failure, and 0 otherwise, warnings "
-		"or not.",
+		"is 1 if there is a failure, and 0 otherwise, warnings or not.",
 	.epilogue = ".SH ENVIRONMENT\n.TP\n.BR SODA_SERVER \", \" SODA_DPU\nwhat programs are"
 		    " configured with; other variables of\n.BR soda (7)\ncount for the program that"
 		    " is tried.\n"

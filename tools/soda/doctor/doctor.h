@@ -145,8 +145,8 @@ void soda_judge_trial(const struct soda_doctor_trial *t, struct soda_findings *o
 /* Print to stdout; each returns 0, or EOF. */
 
 /*
- * What is worst comes first.  A terminal gets lines of its width, and colours unless NO_COLOR is
- * set.  quiet: failures and warnings alone.
+ * The worst verdict comes first.  A terminal gets lines of its width, and colours unless NO_COLOR
+ * is set.  quiet: failures and warnings alone.
  */
 int soda_doctor_show(const struct soda_findings *all, bool quiet);
 /* A shell script of the commands, with what they repair as comments; those of notes are, too. */

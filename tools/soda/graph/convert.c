@@ -33,10 +33,9 @@ static const struct soda_option option_table[] = {
 		       "edges stay as they are."),
 	OPTION("weights", 0, BOOL, weights,
 	       .help = "With the edges' weights, as 64-bit floats from 0 to 1e250: the third "
-		       "number "
-		       "of a line in an edge list, real or integer values in Matrix Market, those "
-		       "of WeightedAdjacencyGraph, OUTPUT.weights of a triple. GAP's .sg has none. "
-		       "Of equal edges that --symmetric makes one the lightest stays."),
+		       "number of a line in an edge list, real or integer values in Matrix Market, "
+		       "those of WeightedAdjacencyGraph, OUTPUT.weights of a triple. GAP's .sg has "
+		       "none. Where --symmetric makes equal edges one, the lightest stays."),
 	OPTION("memory", 0, SIZE, memory, .arg = "SIZE", .def = "512M", .min = 1 << 20,
 	       .help = "For sorting; what does not fit lies beside OUTPUT meanwhile, 8 bytes for "
 		       "each edge, 16 with --weights."),

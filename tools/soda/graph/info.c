@@ -40,8 +40,8 @@ static const struct soda_conf conf = {
 struct facts {
 	struct soda_graph_source *source;
 	uint64_t edges, loops, largest_id;
-	double *weights; /* of a batch; NULL: not read */
-	double lightest, heaviest, weight_sum;
+	double *weights;		       /* of a batch; NULL: not read */
+	double lightest, heaviest, weight_sum; /* no weight is negative */
 	/*
 	 * One number for each of `room` ids: 0 does not occur, else its edges and 1.  Pages of ids
 	 * that do not occur are never touched, and take no memory.
@@ -111,13 +111,12 @@ static int count_batch(struct facts *f, const struct soda_graph_edge *edges, lon
 
 static void count_weights(struct facts *f, long count)
 {
-	for (long i = 0; f->weights && i < count; i++) {
+	for (long i = 0; i < count; i++) {
 		double weight = f->weights[i];
-		bool first = f->edges == (uint64_t)count && !i;
 
-		if (first || weight < f->lightest)
+		if (weight < f->lightest)
 			f->lightest = weight;
-		if (first || weight > f->heaviest)
+		if (weight > f->heaviest)
 			f->heaviest = weight;
 		f->weight_sum += weight;
 	}
@@ -130,7 +129,8 @@ static int read_edges(struct facts *f, struct soda_graph_edge *batch, struct sod
 
 	while (!ret && (count = f->source->next(f->source, batch, BATCH, err)) > 0) {
 		ret = count_batch(f, batch, count, err);
-		count_weights(f, count);
+		if (f->weights)
+			count_weights(f, count);
 		soda_graph_tool_progress(NULL, "reading", f->source->fraction(f->source));
 	}
 	return ret ? ret : (int)count;
@@ -206,7 +206,7 @@ static void describe_weights(const struct facts *f, json_t *facts)
 {
 	double mean = f->edges ? f->weight_sum / (double)f->edges : 0;
 
-	json_object_set_new(facts, "least_weight", json_real(f->lightest));
+	json_object_set_new(facts, "least_weight", json_real(f->edges ? f->lightest : 0));
 	json_object_set_new(facts, "greatest_weight", json_real(f->heaviest));
 	json_object_set_new(facts, "mean_weight", json_real(mean));
 }
@@ -232,7 +232,7 @@ static int show(const struct facts *f, const struct options *o)
 int soda_command_graph_info(int argc, char **argv)
 {
 	struct options o = { 0 };
-	static struct facts f;
+	static struct facts f = { .lightest = SODA_GRAPH_WEIGHT_MAX };
 	struct soda_graph_error err;
 	const char *path;
 	int n = soda_tool_options(&conf, argc, argv, &o, &path, 1);

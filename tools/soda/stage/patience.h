@@ -31,9 +31,9 @@ struct soda_patience_process {
 
 /*
  * Wait until the process has written to fd or closed its end.  0, or -ETIMEDOUT after a message:
- * the process has stood still for twice soda_patience_ms(); one that waits for others, for three
- * times that.  It reports the others before: after one time, or after two where a part of what it
- * waited for had come.  what: "the end of a round".
+ * the process has stood still for 2 * soda_patience_ms(), or for 3 * soda_patience_ms() if it waits
+ * for others itself.  Such a process reports the others sooner: after one soda_patience_ms(), or
+ * after two where a part of what it waited for had come.  what: "the end of a round".
  */
 int soda_patience_read(int fd, const struct soda_patience_process *process, const char *what);
 
