@@ -372,7 +372,7 @@ static void test_greedy(void **state)
 	env_stop(&e);
 }
 
-/* What a client leaves undone is not kept for it, and costs nobody else a connection. */
+/* A request that its client leaves undone is not kept, and costs nobody else a connection. */
 static void test_stuck(void **state)
 {
 	struct soda_listener_options options = { .workers = 1, .stuck_timeout_ms = STUCK_MS };

@@ -37,7 +37,7 @@ class Installation:
         return shlex.split(result.stdout)
 
     def compile(self, command, *sources, name="program"):
-        """What COMMAND makes of the sources; it may say nothing."""
+        """The program that COMMAND makes of the sources; it may say nothing."""
         program = self.path(name)
         result = self.run(*command, *sources, "-o", program, *self.pkg_config("--cflags", "--libs"))
         said = result.stdout + result.stderr

@@ -494,7 +494,7 @@ static void *vanish_late(void *arg)
 	return NULL;
 }
 
-/* What a program that ends has of the quota is there for the next one, which starts at once. */
+/* A program that ends leaves its part of the quota to the next one, which starts at once. */
 static void follow(struct peer *a, struct soda_mr *mr_p)
 {
 	const uint8_t later = SODA_WIRE_BYE_LATER;

@@ -95,7 +95,9 @@ static void half_matrices_are_mirrored(void **state)
 	fixture_remove(path);
 }
 
-/* Repeated edges stay, lightest first; of those that become one, and of two directions, likewise.
+/*
+ * Repeated edges stay, lightest first.  Where several become one, or two directions do, it has the
+ * least weight of them.
  */
 static void lightest_of_several(void **state)
 {
@@ -153,7 +155,7 @@ static void wrong_weights_are_refused(void **state)
 	}
 }
 
-/* Who asks for none is told of those that cannot be left out. */
+/* A user that asks for none is told of weights that cannot be left out. */
 static void not_asked_for(void **state)
 {
 	char *list = text_file("0 1 2\n"), *matrix = text_file(MM "real general\n2 2 1\n1 2 -3\n");
