@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 BUILD = os.environ["SODA_BUILD_DIR"]
 SECONDS = 300  # a compiler or a program that takes longer hangs
@@ -52,6 +53,14 @@ class Installation:
 def missing(*programs):
     """The first that is not installed, or None."""
     return next((name for name in programs if not shutil.which(name)), None)
+
+
+def need(*programs):
+    """Skip the test, all of its class or its part where one of them is not installed."""
+    lacking = missing(*programs)
+    if lacking:
+        print(f"SKIP: {lacking} is not installed")
+        raise unittest.SkipTest(lacking)
 
 
 def mpi(launcher, ranks):
