@@ -338,12 +338,24 @@ static void test_half_requests(void **state)
 	link_close(&l);
 }
 
-/* Who asks for much and takes nothing stops nobody, not even on the same worker. */
+/* A connection with as many requests as it takes, none of whose answers is taken. */
+static int open_greedy(struct env *e, uint32_t tag)
+{
+	uint8_t out[64];
+	size_t n = raw_read_request(out, 7, 0, SODA_WIRE_MAX_DATA, tag);
+	int fd = raw_data(e);
+	ssize_t sent = 1;
+
+	for (unsigned k = 0; k < 20000 && sent > 0; k++)
+		sent = send(fd, out, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return fd;
+}
+
+/* Such a client stops nobody, not even on the same worker. */
 static void test_greedy(void **state)
 {
 	struct soda_listener_options options = { .workers = 1 };
 	const struct variant *v = ((struct env *)*state)->variant;
-	uint8_t out[64];
 	struct link l;
 	struct env e;
 	int fd[4];
@@ -354,14 +366,8 @@ static void test_greedy(void **state)
 	}
 	env_start(&e, v, &options);
 	link_open(&e, &l, "", 0, 8);
-	for (unsigned i = 0; i < 4; i++) {
-		size_t n = raw_read_request(out, 7, 0, SODA_WIRE_MAX_DATA, i);
-		ssize_t sent = 1;
-
-		fd[i] = raw_data(&e);
-		for (unsigned k = 0; k < 20000 && sent > 0; k++)
-			sent = send(fd[i], out, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-	}
+	for (unsigned i = 0; i < 4; i++)
+		fd[i] = open_greedy(&e, i);
 	for (unsigned i = 0; i < 20; i++)
 		assert_works(&l);
 	for (unsigned i = 0; i < 4; i++)
@@ -372,13 +378,12 @@ static void test_greedy(void **state)
 	env_stop(&e);
 }
 
-/* What a client leaves undone is not kept for it, and costs nobody else a connection. */
+/* A request that its client leaves undone is not kept, and costs nobody else a connection. */
 static void test_stuck(void **state)
 {
 	struct soda_listener_options options = { .workers = 1, .stuck_timeout_ms = STUCK_MS };
 	const struct variant *v = ((struct env *)*state)->variant;
 	static uint8_t out[70000];
-	ssize_t sent = 1;
 	struct link l;
 	struct env e;
 	int fd[2];
@@ -393,10 +398,7 @@ static void test_stuck(void **state)
 	fd[0] = raw_data(&e);
 	n = raw_write_request(out, 7, 0, 65536);
 	raw_send(fd[0], out, n + 65535); /* all but the last byte */
-	fd[1] = raw_data(&e);
-	n = raw_read_request(out, 7, 0, SODA_WIRE_MAX_DATA, 1);
-	for (unsigned k = 0; k < 20000 && sent > 0; k++)
-		sent = send(fd[1], out, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	fd[1] = open_greedy(&e, 1);
 	await_count(&e, &e.fake.gone, 2); /* although both are open here */
 	assert_int_equal(fake_count(&e.fake, &e.fake.torn), 1);
 	assert_int_equal(fake_count(&e.fake, &e.fake.rejected), 2);

@@ -24,7 +24,7 @@ void agent_start(struct agent *a, uint64_t move_bytes);
 /* Services have been registered: let clients come. */
 void agent_listen(struct agent *a, const char *address);
 void agent_stop(struct agent *a);
-/* What movement has: memory of buffers and areas, and of lists of pieces. */
+/* Memory that movement has: of buffers and areas, and of lists of pieces. */
 uint64_t agent_move_bytes(struct agent *a);
 uint64_t agent_list_bytes(struct agent *a);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a listener ends.  Its acceptor is held where it takes its wake-ups in, as on a machine
- * whose processors are busy: this program's read(2) is wrapped.  And how a worker's ring does, of
- * which one wait fails.
+ * whose processors are busy: this program's read(2) is wrapped.  And how a worker's ring ends when
+ * one of its waits fails.
  */
 #include "conformance.h"
 
@@ -120,7 +120,7 @@ static void check_ring_fails(bool two_sided)
 	raw_send(fd, out, raw_read_request(out, NO_REGION, 0, 4096, 1));
 	assert_reply(fd, SODA_MSG_READ_REPLY, SODA_ST_INVALID, 1, 0);
 	raw_send(fd, out, raw_write_request(out, 7, 0, 65536) + 30000);
-	if (!two_sided) /* of a WRITE that is received this one knows */
+	if (!two_sided) /* this one knows of a WRITE that is received */
 		await_count(&e, &e.fake.holds, 1);
 	atomic_store(&ring_fails, true);
 	/* the worker wakes, and is to sleep again; or it was about to, and the socket is closed */

@@ -33,10 +33,7 @@ def programs():
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        lacking = installation.missing(COMPILERS[0])
-        if lacking:
-            print(f"SKIP: {lacking} is not installed")
-            raise unittest.SkipTest(lacking)
+        installation.need(COMPILERS[0])
         cls.here = cls.enterClassContext(installation.Installation())
         cls.server = cls.enterClassContext(servers.Server())
 
@@ -52,18 +49,15 @@ class Page(unittest.TestCase):
     def parallel(self, commands, output):
         """With each MPI that is installed, by its own names."""
         compile_line, run_line = commands.strip().split("\n")
+        compiler, sources = compile_line.split(" ", 1)
+        words = shlex.split(run_line)
+        self.assertEqual(words[:2], ["mpirun", "-n"])
         for kind in "openmpi", "mpich":
-            compiler, launcher = compile_line.split()[0] + "." + kind, "mpirun." + kind
-            lacking = installation.missing(compiler, launcher)
-            if lacking:
-                print(f"SKIP: {lacking} is not installed")
-                continue
-            words = shlex.split(run_line)
-            self.assertEqual(words[:2], ["mpirun", "-n"])
             with self.subTest(mpi=kind):
-                self.shell(f"{compiler} {compile_line.split(' ', 1)[1]}")
-                launch = " ".join(installation.mpi(launcher, int(words[2])) + words[3:])
-                self.assertEqual(self.shell(launch), output)
+                installation.need(f"{compiler}.{kind}", f"mpirun.{kind}")
+                self.shell(f"{compiler}.{kind} {sources}")
+                launch = installation.mpi(f"mpirun.{kind}", int(words[2])) + words[3:]
+                self.assertEqual(self.shell(shlex.join(launch)), output)
 
     def test_programs(self):
         words, all_programs = programs()

@@ -29,7 +29,7 @@ def anchors(path):
 
 
 def broken(path):
-    """What does not exist of what a page links to."""
+    """Targets of a page's links that do not exist."""
     for target in LINK.findall(CODE.sub("", path.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", target):
             continue

@@ -28,8 +28,10 @@ def messages():
     page = (SOURCE / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     for entry in re.findall(r"^- (.*?)(?=^- |^#|\Z)", page, re.M | re.S):
         entry = re.sub(r"\s+", " ", entry)
-        for at, code in ((found.start(), found.group(1)) for found in re.finditer(r"`([^`]*)`", entry)):
-            if " " in code and ("..." in code or (at == 0 and re.match(r"`[^`]*`\.", entry))):
+        for found in re.finditer(r"`([^`]*)`", entry):
+            code = found.group(1)
+            begins = found.start() == 0 and entry.startswith(".", found.end())
+            if " " in code and ("..." in code or begins):
                 yield code
 
 

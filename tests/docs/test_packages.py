@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What docs/install.md says of the packages, held against debian/: each node is told of packages that are made, by patterns that
-take no other one's file; and what a package brings is not more than its node needs.
+"""The packages in docs/install.md, held against debian/: each node is told of packages that are made, by patterns that take
+no other one's file; and a package brings no more than its node needs.
 
 test_packages.py SOURCE
 """

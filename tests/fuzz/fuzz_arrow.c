@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "fuzz/fuzz.h"
-#include "lib/arrow.h"
+#include "lib/arrow/arrow.h"
 #include "movement/arrow/plan.h"
 #include "movement/arrow/structs.h"
 

@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 BUILD = os.environ["SODA_BUILD_DIR"]
 SECONDS = 300  # a compiler or a program that takes longer hangs
@@ -37,7 +38,7 @@ class Installation:
         return shlex.split(result.stdout)
 
     def compile(self, command, *sources, name="program"):
-        """What COMMAND makes of the sources; it may say nothing."""
+        """The program that COMMAND makes of the sources; it may say nothing."""
         program = self.path(name)
         result = self.run(*command, *sources, "-o", program, *self.pkg_config("--cflags", "--libs"))
         said = result.stdout + result.stderr
@@ -52,6 +53,14 @@ class Installation:
 def missing(*programs):
     """The first that is not installed, or None."""
     return next((name for name in programs if not shutil.which(name)), None)
+
+
+def need(*programs):
+    """Skip the test, all of its class or its part where one of them is not installed."""
+    lacking = missing(*programs)
+    if lacking:
+        print(f"SKIP: {lacking} is not installed")
+        raise unittest.SkipTest(lacking)
 
 
 def mpi(launcher, ranks):

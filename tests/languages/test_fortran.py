@@ -85,10 +85,7 @@ program types
 class Fortran(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        for program in "gfortran", "gcc":
-            if installation.missing(program):
-                print(f"SKIP: {program} is not installed")
-                raise unittest.SkipTest(program)
+        installation.need("gfortran", "gcc")
         cls.here = cls.enterClassContext(installation.Installation())
         cls.server = cls.enterClassContext(servers.Server())
         (folder,) = cls.here.pkg_config("--variable=includedir")
@@ -148,10 +145,7 @@ class Fortran(unittest.TestCase):
         self.assertRegex(result.stdout, r"^warmest: +\d+\.\d+, sum: +[\d.]+\n")
 
     def mpi(self, kind):
-        lacking = installation.missing("mpifort." + kind, "mpirun." + kind)
-        if lacking:
-            print(f"SKIP: {lacking} is not installed")
-            self.skipTest(lacking)
+        installation.need("mpifort." + kind, "mpirun." + kind)
         program = self.here.compile(["mpifort." + kind, "-O1"], HERE + "ranks.f90", self.object, name="ranks-" + kind)
         result = self.case(*installation.mpi("mpirun." + kind, 2), program)
         self.assertEqual((result.returncode, result.stdout), (0, "862715904 of 2 ranks, 0 wrong\n"), result.stderr)

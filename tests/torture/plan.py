@@ -239,7 +239,7 @@ def pool(p):
     if p['way'] not in ('tcp', 'shm') or p['character'] not in ('connections', 'server dies') or dice.random() < 0.25:
         return
     p['members'] = dice.choice([2, 3, 3, 4])
-    # of two servers mirror:2 needs both: an allocation is refused while one of them is away
+    # mirror:2 needs both of two servers: an allocation is refused while one of them is away
     p.update(way='tcp', mode='inline', files=False, rules=['full'] if p['members'] == 2 or 'full' in p['rules'] else [])
     p['env'].update(SODA_MODE='inline', SODA_REDUNDANCY='mirror:2', SODA_SLAB=dice.choice(['2M', '4M', '64M']),
                     SODA_REBUILD_RATE=dice.choice(['4M', '128M']))

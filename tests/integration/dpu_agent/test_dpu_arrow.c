@@ -4,7 +4,7 @@
  * maps the steps, or reads them over tcp, and reads the streams in them.
  *   test_dpu_arrow [DIR N]: N tables into DIR, for other readers of Arrow: `streams` and `files`,
  * each behind its length as a 64-bit number; and `tables`, what is in both, a line each
- * ("lib/arrow.h")
+ * ("lib/arrow/arrow.h")
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#include "lib/arrow.h"
+#include "lib/arrow/arrow.h"
 #include "lib/peer.h"
 #include "lib/proc.h"
 #include "soda_move.h"

@@ -32,7 +32,7 @@ enum {
 	CHUNK = 64 << 10,
 	STRIDE = 2 * CHUNK, /* requests that do not continue each other */
 	ALL = 64,	    /* chunks of half of --buffers */
-	HERS = 16,	    /* of these alice's own */
+	HERS = 16,	    /* alice's own part of these */
 	LOOK_MS = 10
 };
 
@@ -153,7 +153,7 @@ static void move_memory(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(reserve(ALICE, i), 0);
 	assert_int_equal(reserve(ALICE, 2), -ENOSPC);
-	/* what mallory gives back is for either; what alice does, for alice */
+	/* memory that mallory gives back is for either; alice's is for alice */
 	assert_int_equal(end_buffer(ALICE, 0), 0);
 	assert_int_equal(reserve(MALLORY, n), -ENOSPC);
 	assert_int_equal(reserve(ALICE, 2), 0);
@@ -203,7 +203,7 @@ static void msg_memory(void **state)
 	end();
 }
 
-/* What waits in the agent */
+/* Data that wait in the agent */
 
 static void pause_memory(bool on)
 {

@@ -334,7 +334,7 @@ static void check_wiped(void **state)
 	assert_int_equal(atomic_load(&left_behind), 0);
 }
 
-/* In a child: what it gets to know is not this process's. */
+/* In a child: this process does not get to know the token. */
 static void use_token(const char *user, int go)
 {
 	struct soda_why why = { "" };

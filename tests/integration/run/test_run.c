@@ -641,7 +641,7 @@ static void test_stats(void **state)
 	assert_int_equal(sscanf(line, " 40 MiB %lu %lu", &calls, &faults), 2);
 	assert_int_equal(calls, 1);
 	assert_in_range(faults, 160, 100000);
-	/* of C++ the program's call, not operator new's, by its name in the source */
+	/* in C++ the program's call, not operator new's, by its name in the source */
 	RUN("--mem=8M", "--stats", "--", path, "new");
 	if (p.status != 77) {
 		assert_int_equal(p.status, 0);

@@ -14,7 +14,7 @@ enum {
 	PAGE = 4096,
 	SLAB = 2 << 20,
 	SMALL = 64 << 20,
-	SLABS = 16,	/* of an object of which a part is away */
+	SLABS = 16,	/* an object's, a part of which is away */
 	FAULT_MS = 2000 /* a server that is there answers in less, also beside much work */
 };
 enum { STATIC = 32 << 20 }; /* more than the agent's static cache has: meson.build */

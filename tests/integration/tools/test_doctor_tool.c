@@ -165,7 +165,7 @@ static void test_silent(void **state)
 	close(fd);
 }
 
-/* Text begins with the sum of it, and what is worst; commands are printed, and none is run. */
+/* Text begins with its sum, and the worst findings; commands are printed, and none is run. */
 static void test_text(void **state)
 {
 	static const char said_first[] =

@@ -257,7 +257,7 @@ static void test_once(void **state)
 	assert_non_null(strstr(run.out, "gone"));
 	for (const char *line = run.out; *line; line += strcspn(line, "\n") + 1)
 		assert_true(strcspn(line, "\n") <= 80);
-	/* Graphs would be at the right, of these. */
+	/* Graphs would be at the right, and end with one of these. */
 	for (const char *line = run.out; *line; line += strcspn(line, "\n") + 1)
 		assert_false(strcspn(line, "\n") &&
 			     strchr("_.:=+*#", line[strcspn(line, "\n") - 1]));

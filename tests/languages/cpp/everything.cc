@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cases of soda.hpp, one a process: everything CASE.  What must hold, or one line and status 1. */
+/* Cases of soda.hpp, one a process: everything CASE.  All must hold: else a line, and status 1. */
 #include <soda.hpp>
 #include <soda_convey.h>
 #include <soda_move.h>
@@ -338,7 +338,7 @@ void case_errors()
 	}
 }
 
-/* What code of both standards may do with a span. */
+/* Uses of a span that both standards allow. */
 long sum(soda::span<const int> s)
 {
 	return std::accumulate(s.begin(), s.end(), 0L);

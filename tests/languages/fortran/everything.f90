@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! Cases of the module soda, one a process: everything CASE.  What must hold, or one line and status 1.
+! Cases of the module soda, one a process: everything CASE.  All must hold: else a line, and status 1.
 program everything
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: int64, real64, error_unit

@@ -112,8 +112,8 @@ void several_store(struct several_object *o, unsigned cell);
 int several_sync(struct several_object *o);
 
 /*
- * Whether the program has had no room in its page buffer since the last call, because what it has
- * of a file is refused, which fills it.  A real one would have ended by SIGBUS.
+ * Whether the program has had no room in its page buffer since the last call, because its chunks
+ * of a file are refused, which fills it.  A real one would have ended by SIGBUS.
  */
 bool several_take_crowded(void);
 

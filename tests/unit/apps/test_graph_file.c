@@ -21,7 +21,7 @@ static char *written(bool symmetric)
 	char *text = fixture_file(list, sizeof(list) - 1), *path = fixture_triple_path();
 	struct soda_graph_error err;
 
-	if (fixture_build(text, symmetric, path, &err))
+	if (fixture_build(text, symmetric, false, path, &err))
 		fail_msg("%s", err.text);
 	fixture_remove(text);
 	return path;

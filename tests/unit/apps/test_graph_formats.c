@@ -341,7 +341,7 @@ static void exports_come_back(void **state)
 		char *file = suffixed("", 0, formats[i / 2].suffix);
 		struct graph there, back;
 
-		if (fixture_build(input, symmetric, path, &err) ||
+		if (fixture_build(input, symmetric, false, path, &err) ||
 		    soda_graph_export(path, formats[i / 2].format, file, &err))
 			fail_msg("%s", err.text);
 		read_as(path, symmetric, &there);
@@ -365,7 +365,7 @@ static void lists_keep_their_ids(void **state)
 	struct soda_graph_error err;
 	FILE *f;
 
-	assert_int_equal(fixture_build(input, false, path, &err), 0);
+	assert_int_equal(fixture_build(input, false, false, path, &err), 0);
 	assert_int_equal(soda_graph_export(path, SODA_GRAPH_SNAP, file, &err), 0);
 	f = fopen(file, "r");
 	assert_non_null(f);

@@ -115,7 +115,7 @@ static void failures_from_files_leave_nothing_behind(void **state)
 
 	/* Five parts, and what the application has: each fails once. */
 	assert_true(fail_at_each(&input, &app_bfs) >= 5 + 1);
-	assert_int_equal(fixture_build(text, false, binary, &err), 0);
+	assert_int_equal(fixture_build(text, false, false, binary, &err), 0);
 	input.path = binary;
 	assert_true(fail_at_each(&input, &app_pagerank) >= 5 + 2);
 	fixture_remove(text);
@@ -130,7 +130,7 @@ static void served_files_are_opened_and_freed(void **state)
 	struct soda_graph_error err;
 	int ret = -EIO, allowed = 0;
 
-	assert_int_equal(fixture_build(text, false, path, &err), 0);
+	assert_int_equal(fixture_build(text, false, false, path, &err), 0);
 	for (; ret; allowed++) {
 		struct mem mem = { .kind = MEM_SERVED };
 		struct graph_input input = { .path = path };

@@ -95,7 +95,9 @@ static void half_matrices_are_mirrored(void **state)
 	fixture_remove(path);
 }
 
-/* Repeated edges stay, lightest first; of those that become one, and of two directions, likewise.
+/*
+ * Repeated edges stay, lightest first.  Where several become one, or two directions do, it has the
+ * least weight of them.
  */
 static void lightest_of_several(void **state)
 {
@@ -153,7 +155,7 @@ static void wrong_weights_are_refused(void **state)
 	}
 }
 
-/* Who asks for none is told of those that cannot be left out. */
+/* A user that asks for none is told of weights that cannot be left out. */
 static void not_asked_for(void **state)
 {
 	char *list = text_file("0 1 2\n"), *matrix = text_file(MM "real general\n2 2 1\n1 2 -3\n");
@@ -177,15 +179,10 @@ static void not_asked_for(void **state)
 static char *built(const char *input, bool symmetric)
 {
 	char *path = fixture_triple_path();
-	struct soda_graph_build how = { .path = path, .symmetric = symmetric, .weighted = true };
-	struct soda_graph_source *source;
 	struct soda_graph_error err;
-	struct soda_graph_info info;
 
-	assert_int_equal(soda_graph_source_open(input, &source, &err), 0);
-	if (soda_graph_build(source, &how, &info, &err))
+	if (fixture_build(input, symmetric, true, path, &err))
 		fail_msg("%s", err.text);
-	source->close(source);
 	return path;
 }
 
@@ -217,44 +214,36 @@ static void exports_come_back(void **state)
 	fixture_remove(input);
 }
 
-static void damage_is_noticed(void **state)
+static void assert_refused(const char *path, const char *says)
 {
-	static const struct {
-		const char *suffix;
-		long offset;
-		const char *says;
-	} places[] = {
-		{ ".weights", 0, "out-weights: damaged: checksum" },
-		{ ".in.weights", 9, "in-weights: damaged: checksum" },
-		{ ".weights", 7, "out-weights: byte 0: expected a number from 0 to" },
-	};
-	char *input = text_file("0 1 1.5\n1 2 2\n");
 	struct soda_graph_error err = { "" };
 	struct graph g;
 
-	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		char *path = built(input, false), *name = soda_graph_path(path, places[i].suffix);
+	assert_true(load(path, false, false, &g, &err) < 0);
+	if (!strstr(err.text, says))
+		fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+}
 
-		if (places[i].offset == 7) { /* the sign */
-			static const char minus_one[8] = {
-				0, 0, 0, 0, 0, 0, (char)0xf0, (char)0xbf
-			};
-			FILE *f = fopen(name, "r+");
+static void damage_is_noticed(void **state)
+{
+	const double minus_one = -1;
+	char *input = text_file("0 1 1.5\n1 2 2\n"), *path = built(input, false);
+	char *weights = soda_graph_path(path, ".weights");
+	FILE *f;
 
-			assert_int_equal(fwrite(minus_one, 8, 1, f), 1);
-			fclose(f);
-		} else {
-			fixture_flip(path, places[i].suffix, places[i].offset);
-		}
-		assert_true(load(path, false, false, &g, &err) < 0);
-		if (!strstr(err.text, places[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text, places[i].says);
-		assert_int_equal(truncate(name, 8), 0);
-		assert_true(load(path, false, false, &g, &err) < 0);
-		assert_non_null(strstr(err.text, "expected 16 bytes, found 8"));
-		free(name);
-		fixture_triple_remove(path);
-	}
+	fixture_flip(path, ".in.weights", 9);
+	assert_refused(path, "in-weights: damaged: checksum");
+	fixture_flip(path, ".weights", 0);
+	assert_refused(path, "out-weights: damaged: checksum");
+	f = fopen(weights, "r+");
+	assert_non_null(f);
+	assert_int_equal(fwrite(&minus_one, sizeof(minus_one), 1, f), 1);
+	fclose(f);
+	assert_refused(path, "out-weights: byte 0: expected a number from 0 to");
+	assert_int_equal(truncate(weights, 8), 0);
+	assert_refused(path, "expected 16 bytes, found 8");
+	free(weights);
+	fixture_triple_remove(path);
 	fixture_remove(input);
 }
 

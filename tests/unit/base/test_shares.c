@@ -105,7 +105,7 @@ static void check_others_come(void **state)
 	free_all();
 }
 
-/* What is said to be left is what there is room for, and no more. */
+/* There is room for as much as is said to be left, and for no more. */
 static void check_left(void **state)
 {
 	enum { TOTAL = 64, TENANTS = 4 };

@@ -259,7 +259,7 @@ static uint64_t share_of(struct soda_session *s)
 	return share;
 }
 
-/* What one tenant's READs leave to the other one's, however many clients it has. Promise S12. */
+/* One tenant's READs leave the other one its part, however many clients it has. Promise S12. */
 static void reads_of_tenants(void **state)
 {
 	struct soda_allotment *reads = &fake_dpu.paging.gates.reads;
@@ -302,7 +302,7 @@ static void writes_of_tenants(void **state)
 	for (s = hers, i = 0; s; s = s->next, i++)
 		while (n[i])
 			soda_writes_unreserve(s, spans[i][--n[i]].hold, BYTES);
-	/* what was given back is there for one alone, but for what is kept for the other one */
+	/* memory that was given back is for one alone, but for the part kept for the other one */
 	n[0] = reserve(hers, spans[0], MAX);
 	assert_int_equal(n[0], 3 * HALF / BYTES);
 	while (n[0])

@@ -66,9 +66,12 @@ void fixture_triple_remove(char *path)
 	free(path);
 }
 
-int fixture_build(const char *input, bool symmetric, const char *path, struct soda_graph_error *err)
+int fixture_build(const char *input, bool symmetric, bool weighted, const char *path,
+		  struct soda_graph_error *err)
 {
-	struct soda_graph_build how = { .path = path, .symmetric = symmetric };
+	struct soda_graph_build how = { .path = path,
+					.symmetric = symmetric,
+					.weighted = weighted };
 	struct soda_graph_source *source;
 	struct soda_graph_info info;
 	int ret = soda_graph_source_open(input, &source, err);

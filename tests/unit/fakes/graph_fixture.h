@@ -28,7 +28,7 @@ char *fixture_triple_path(void);
 void fixture_triple_remove(char *path);
 
 /* Build a triple of an edge list there; what soda_graph_build() returns. */
-int fixture_build(const char *input, bool symmetric, const char *path,
+int fixture_build(const char *input, bool symmetric, bool weighted, const char *path,
 		  struct soda_graph_error *err);
 
 /* Flip a bit of a byte of PATH + suffix. */

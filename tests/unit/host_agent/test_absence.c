@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When the copies of a server that is away are given up, and what its attempts get of time. */
+/* When the copies of a server that is away are given up, and how long its attempts may take. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -488,7 +488,7 @@ static int wake_and_look(void *addr, size_t bytes)
 	return ret;
 }
 
-/* What a thread has waited for is counted when it looks. */
+/* A thread's wait is counted by the time that the thread looks. */
 static void counted_when_it_goes_on(void **state)
 {
 	struct soda_page_ops ops;

@@ -89,7 +89,7 @@ static void keep_changes(void **state)
 	assert_int_equal(all_holds(), 0);
 }
 
-/* An object ends: its chunks are in no ring, and what is left goes round as before. */
+/* An object ends: its chunks are in no ring, and the other ones go round as before. */
 static void an_object_ends(void **state)
 {
 	struct soda_thread *t = soda_thread_self();
@@ -99,7 +99,7 @@ static void an_object_ends(void **state)
 	soda_threads_forget(16, 3);
 	for (uint32_t id = 0; id < TABLE; id++)
 		assert_int_equal(holds(id), (id >= 14 && id < 16) || (id >= 19 && id < 22));
-	soda_chunk_hold(&table[16]); /* of the next object there */
+	soda_chunk_hold(&table[16]); /* the next object's there */
 	soda_thread_remember(t, 16, 8);
 	assert_int_equal(holds(16), 2);
 	for (uint32_t id = 40; id < 48; id++)

@@ -362,7 +362,7 @@ static void check_publish_refused(void **state)
 	end_publishing();
 }
 
-/* Who opens an object has a descriptor of its memory that reads it, and does not write to it. */
+/* A reader of an object has a descriptor of its memory that does not write to it. */
 static void check_publish_descriptor(void **state)
 {
 	const struct soda_wire_open own = { .region_id = 6, .bytes = 3 * MIB }, published = {

@@ -268,7 +268,7 @@ static uint64_t epoch_of(struct soda_client *client)
 	return epoch;
 }
 
-/* Of connections that wait for an older one's end only the newest goes on waiting. */
+/* Only the newest of the connections that wait for an older one's end goes on waiting. */
 static void check_overtaken(void **state)
 {
 	static const struct soda_peer_ops ops = { .close = hangs };
@@ -357,7 +357,7 @@ static void *go_late(void *arg)
 	return NULL;
 }
 
-/* Who has said goodbye is about to go: their place is waited for. */
+/* A client that has said goodbye is about to go: its place is waited for. */
 static void check_place_of_leaving(void **state)
 {
 	struct joined j, kept[4];
@@ -387,7 +387,7 @@ static void check_place_of_leaving(void **state)
 		assert_int_equal(open_region(&j), 0);
 		kept[i] = j;
 	}
-	/* for who stays all the same nobody waits for ever */
+	/* nobody waits for ever for a client that stays all the same */
 	soda_client_bye(kept[2].client);
 	assert_int_equal(join(&j, NULL, 1), -EBUSY);
 	for (int i = 0; i < 4; i++)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "lib/arrow.h"
+#include "lib/arrow/arrow.h"
 #include "lib/dice.h"
 #include "movement/arrow/plan.h"
 #include "movement/arrow/structs.h"

@@ -126,7 +126,7 @@ static void test_userfaultfd_refused(void **state)
 	assert_null(strstr(all.list[1].advice, "setfacl"));
 }
 
-/* What `--fix' prints: a shell's command, and none in a container, where other hands must act. */
+/* `--fix' prints a shell's command, and none in a container, where other hands must act. */
 static void commanded(const struct soda_doctor_facts *f, const char *check, const char *command)
 {
 	const char *found = NULL;

@@ -118,7 +118,7 @@ static void closed_in_part(unsigned char *p)
 	note(p[MIB + 4 * PAGE] + p[MIB + 5 * PAGE]);
 }
 
-/* What is locked is not given up, and the kernel finds it, for what it stores there too. */
+/* Locked pages are not given up, and the kernel finds them, also where it stores to them. */
 static void locked_pages(unsigned char *p)
 {
 	int fd = memfd_create("stored", MFD_CLOEXEC);

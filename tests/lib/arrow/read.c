@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "lib/arrow.h"
+#include "lib/arrow/arrow.h"
 
 /* FlatBuffers */
 

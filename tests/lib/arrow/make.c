@@ -2,7 +2,7 @@
 /* Tables by seed. */
 #include <string.h>
 
-#include "lib/arrow.h"
+#include "lib/arrow/arrow.h"
 #include "lib/dice.h"
 
 enum { DEPTH = 4, COLUMNS = 5, ROWS = 70 };

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "lib/arrow.h"
+#include "lib/arrow/arrow.h"
 
 static int64_t offset_at(const struct ArrowArray *a, int64_t i, int wide)
 {
