@@ -56,7 +56,9 @@ class Tracing(unittest.TestCase):
             self.assertIn(name, self.table)
 
     def test_no_line_asks_for_more_arguments(self):
-        for line in re.findall(r"^bpftrace -e '(.*)'$", self.text, re.M):
+        lines = re.findall(r"^bpftrace -e '([^']*)'$", self.text, re.M)
+        self.assertEqual(len(lines), self.text.count("bpftrace -e '"))
+        for line in lines:
             for probe in re.findall(r"usdt:\w+:soda:(\w+)([^}]*)}", line):
                 most = max((int(n) for n in re.findall(r"\barg(\d)", probe[1])), default=-1)
                 self.assertLess(most, len(self.table[probe[0]][1]), line)
