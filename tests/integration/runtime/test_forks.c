@@ -329,10 +329,6 @@ static void child_beyond(const void *arg)
 		CHECK_EQ(fam[i], mix(i, 1));
 }
 
-/*
- * May: children | forks, and stores to more than can be kept for the child | the child ends
- * by SIGSEGV, and a line: "children of forks cannot read on"
- */
 /* The children take a second together; a child that waits for a handler takes five. */
 static void test_counts(void **state)
 {
@@ -343,6 +339,10 @@ static void test_counts(void **state)
 	expect_quiet_success(&out);
 }
 
+/*
+ * May: children | forks, and stores to more than can be kept for the child | the child ends
+ * by SIGSEGV, and a line: "children of forks cannot read on"
+ */
 static void test_beyond(void **state)
 {
 	struct trial t = { .child = child_beyond };
