@@ -70,6 +70,42 @@ static int write_key(struct soda_registry_keeper *k, struct soda_why *why)
 	return ret;
 }
 
+struct key_look {
+	const char *value; /* as it was written */
+	bool found;
+};
+
+static void compare_key(void *arg, const char *value, size_t bytes)
+{
+	struct key_look *look = arg;
+
+	look->found = strlen(look->value) == bytes && !memcmp(look->value, value, bytes);
+}
+
+/* Have the key written again if somebody has deleted or changed it. */
+static int look_at_key(struct soda_registry_keeper *k, struct soda_why *why)
+{
+	char key[SODA_REGISTRY_KEY], *value = soda_registry_encode(&k->written);
+	struct key_look look = { .value = value };
+	int ret;
+
+	if (!value)
+		return soda_registry_fail(why, -ENOMEM, "no memory for the server's key");
+	soda_registry_key(&k->name, k->written.instance, key);
+	ret = soda_etcd_list(k->etcd, key, compare_key, &look, why);
+	free(value);
+	if (ret == -EACCES)
+		return 0; /* etcd's user may write the key and not read it */
+	if (!ret && !look.found) {
+		soda_log_warning("pool %s: somebody has deleted or changed the server's key in "
+				 "etcd; it is written again (to take the server out: soda pool "
+				 "drain)",
+				 k->name.pool);
+		k->written_ms = 0;
+	}
+	return ret;
+}
+
 static int keep_lease(struct soda_registry_keeper *k, struct soda_why *why)
 {
 	uint64_t now = soda_now_ms();
@@ -85,6 +121,8 @@ static int keep_lease(struct soda_registry_keeper *k, struct soda_why *why)
 	}
 	if (!ret)
 		k->renewed_ms = now;
+	if (!ret && k->written_ms)
+		ret = look_at_key(k, why);
 	return ret;
 }
 

@@ -202,5 +202,6 @@ int main(void)
 		cmocka_unit_test(test_stops_stores),
 	};
 
+	world_has_silent_servers();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,12 +35,20 @@ static enum world_transport chosen(void)
 	return name && !strcmp(name, "shm") ? WORLD_SHM : WORLD_TCP;
 }
 
+/* How long agents wait for a server's answer. */
+static const char *patience = "20s";
+
+void world_has_silent_servers(void)
+{
+	patience = "4s";
+}
+
 /* Start an agent with the options, separated by spaces. */
 static void start_agent_as(struct server *agent, const char *listen, const char *server,
 			   const char *words)
 {
 	const char *args[ARGS_MAX] = { "--listen", listen, "--server",	server,
-				       "--drain",  "2s",   "--timeout", "4s" };
+				       "--drain",  "2s",   "--timeout", patience };
 	char *options = strdup(words), *rest = options, *word;
 	size_t n = 8;
 

@@ -43,6 +43,12 @@ struct world {
 	const char *const *more;
 };
 
+/*
+ * Before the first world, in a program whose tests make servers silent: its agents wait 4 s for an
+ * answer.  Those of others wait 20 s, because a server that works may be slow beside load.
+ */
+void world_has_silent_servers(void);
+
 /* Each fails the running cmocka test where something goes wrong. */
 
 /*

@@ -110,6 +110,20 @@ static uintptr_t take_locked(size_t bytes, size_t alignment)
 	return at;
 }
 
+uint64_t soda_heap_given(const struct soda_region *r)
+{
+	uintptr_t base = (uintptr_t)soda_chunk_address(r->first);
+	uint64_t given = r->span;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	if (rest < rest_end && rest - base < r->span) /* the rest of the newest one */
+		given = rest > base ? rest - base : 0;
+	else if (rest < base && base < rest_end)
+		given = 0; /* a later slab of it */
+	soda_lock_release(&soda_agent.api_lock);
+	return given;
+}
+
 static bool running(void)
 {
 	return atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING;

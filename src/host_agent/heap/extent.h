@@ -33,6 +33,9 @@ bool soda_je_own_pages_purge_lazy(void *addr, size_t offset, size_t length);
 bool soda_je_own_pages_decommit(void *addr, size_t offset, size_t length);
 void soda_je_own_pages_zero(void *addr, size_t bytes);
 
+/* How many bytes of a region of the heap, from its first on, jemalloc has got so far. */
+uint64_t soda_heap_given(const struct soda_region *r);
+
 /* Reserve soda_heap.granules. NULL: no address space. */
 _Atomic uint8_t *soda_heap_granules_map(void);
 

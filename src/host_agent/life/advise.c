@@ -202,6 +202,12 @@ static int64_t reserved(void)
 	return sealed + soda_limit_unpinned();
 }
 
+int64_t soda_advise_pinnable(void)
+{
+	return atomic_load(&soda_agent.buffer.limit) - reserved() -
+	       atomic_load(&soda_agent.buffer.pinned);
+}
+
 /*
  * A PIN under way.  Bit i: this PIN has set PINNED on chunk first + i, and clears it if it fails.
  */

@@ -12,6 +12,8 @@
 /* Carry out an advice on [addr, addr + bytes). Errors of soda_advise(). */
 int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
 		      struct soda_why *why);
+/* How many chunks more PIN may make resident; less than 0 after the page buffer became smaller. */
+int64_t soda_advise_pinnable(void);
 /*
  * Keep the chunks first .. last resident, each for one holder more, until soda_advise_unhold(). 0;
  * 1: they were made resident, and are nobody's to hold, as the node's store has them; -ENOMEM: over

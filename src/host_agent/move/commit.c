@@ -82,7 +82,10 @@ static int move_all(struct soda_conn *conn, void *arg)
 	return ret;
 }
 
-/* 0; -ENOTCONN and the like: the connection was lost. */
+/*
+ * 0; -ENOTCONN and the like: the connection was lost, also by an answer that makes no sense, which
+ * is -ECONNABORTED here as it is for calls (soda_call_lost).
+ */
 static int transfer(struct transfer *t)
 {
 	struct soda_thread *self = soda_thread_self();
@@ -96,6 +99,8 @@ static int transfer(struct transfer *t)
 		soda_signals_block(&saved);
 		ret = soda_channels_lend(self, t->r->link, move_all, t);
 		soda_signals_restore(&saved);
+		if (ret == -EPROTO)
+			return -ECONNABORTED;
 		if (ret != -EBUSY || soda_now_ns() > until)
 			return ret;
 		poll(NULL, 0, 1);

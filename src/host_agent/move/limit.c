@@ -10,6 +10,8 @@
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
 
+static _Atomic int64_t added; /* chunks, by soda_limit_add() */
+
 static int64_t sealing_slots(void)
 {
 	return soda_agent.settings.seal || soda_sealing_on() ? SODA_SEALING_SLOTS_MIN : 0;
@@ -40,7 +42,12 @@ int64_t soda_limit_wanted(void)
 		minimum += atomic_load(&soda_agent.buffer.pinned);
 	}
 	chunks = (int64_t)(bytes >> soda_agent.chunk_shift);
-	return chunks < minimum ? minimum : chunks;
+	return (chunks < minimum ? minimum : chunks) + soda_limit_added();
+}
+
+int64_t soda_limit_added(void)
+{
+	return atomic_load(&added);
 }
 
 int soda_limit_check(struct soda_why *why)
@@ -103,6 +110,19 @@ void soda_limit_grown(void)
 	soda_signals_block(&saved);
 	fit();
 	soda_signals_restore(&saved);
+}
+
+void soda_limit_add(int64_t chunks)
+{
+	soda_lock_acquire(&soda_agent.api_lock);
+	atomic_fetch_add(&added, chunks);
+	if (soda_limit_is_lent()) {
+		soda_buffer_widen(&soda_agent.buffer, chunks);
+		soda_limit_grown();
+	} else {
+		soda_limit_resize(false);
+	}
+	soda_lock_release(&soda_agent.api_lock);
 }
 
 bool soda_limit_refit(void)

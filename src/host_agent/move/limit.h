@@ -22,6 +22,13 @@ bool soda_limit_refit(void);
 int64_t soda_limit_wanted(void);
 /* Whether somebody lends this process its buffer (soda_lender). */
 bool soda_limit_is_lent(void);
+/*
+ * Make the limit that many chunks larger, for the rest of the process, also where it is lent. Takes
+ * api_lock.
+ */
+void soda_limit_add(int64_t chunks);
+/* How many chunks soda_limit_add() has added in all. */
+int64_t soda_limit_added(void);
 /* Chunks that a buffer must have for `threads` threads, staging included. */
 int64_t soda_limit_minimum(uint32_t threads);
 /* Chunks that must stay unpinned: that, and what reads ahead and the handler may have. */

@@ -83,7 +83,7 @@ void run_local_asked(size_t bytes)
 {
 	int saved = errno;
 
-	if (!limit || atomic_load_explicit(&moved, memory_order_relaxed))
+	if (!limit || atomic_load_explicit(&moved, memory_order_relaxed) || run_rings_held())
 		return;
 	asked += bytes;
 	if (asked < STEP || run_inside || atomic_exchange(&looking, true))

@@ -203,6 +203,15 @@ static bool joined(void)
 	return !ret;
 }
 
+static enum run_rings rings_asked(void)
+{
+	const char *asked = getenv("SODA_RUN_IO_URING");
+
+	if (!asked || !strcmp(asked, "refuse"))
+		return RUN_RINGS_REFUSE;
+	return strcmp(asked, "hold") ? RUN_RINGS_ALLOW : RUN_RINGS_HOLD;
+}
+
 __attribute__((constructor)) static void setup(void)
 {
 	const char *threshold = getenv("SODA_RUN_THRESHOLD");
@@ -215,7 +224,7 @@ __attribute__((constructor)) static void setup(void)
 		bytes = 1 << 20;
 	run_settings.stats = stats && *stats == '1';
 	run_settings.quiet = getenv("SODA_RUN_QUIET");
-	run_settings.io_uring = getenv("SODA_RUN_IO_URING");
+	run_settings.rings = rings_asked();
 	soda_fds_start();
 	if (run_settings.stats || children != RUN_CHILDREN_ALL) {
 		/* a copy, because some programs close standard error before they end */

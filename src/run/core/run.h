@@ -10,6 +10,7 @@
  *   pool.c     pages for mappings, cut from few regions
  *   maps.c     mmap and what is done to mappings
  *   remap.c    mremap
+ *   held.c     what stays resident for io_uring
  *   reserved.c heaps that stay local, of which it says so
  *   closed.c   chunks that mprotect() has made inaccessible
  *   bounce.c   local memory that stands in for fabric memory in a system call
@@ -57,14 +58,17 @@
 /* Declares a second name of a function, as of those with off64_t, which is the same as off_t. */
 #define RUN_SAME_AS(name) __attribute__((alias(#name)))
 
+/* --io-uring: what is answered to a program that asks for a ring. */
+enum run_rings { RUN_RINGS_REFUSE, RUN_RINGS_ALLOW, RUN_RINGS_HOLD };
+
 /* From the environment that `soda run` makes; constant after the start. */
 struct run_settings {
 	/* blocks and mappings of that many bytes or more go to fabric memory; local.c lowers it */
 	_Atomic size_t threshold;
-	bool stats;    /* --stats */
-	bool quiet;    /* --quiet */
-	bool io_uring; /* --io-uring=allow */
-	int stats_fd;  /* standard error, for the end of the process; -1: none */
+	bool stats; /* --stats */
+	bool quiet; /* --quiet */
+	enum run_rings rings;
+	int stats_fd; /* standard error, for the end of the process; -1: none */
 };
 
 extern struct run_settings run_settings;
@@ -192,6 +196,23 @@ bool run_close(const char *addr, size_t bytes);
  * more, and those that lie in it only in part become readable, if they were closed.
  */
 void run_open(const char *addr, size_t bytes);
+
+/* Make mapped pages, of chunks that are not closed, resident for good, as far as they are
+ * writable open for stores. 0, or a negative error, by which a page cannot be had. */
+int run_pin(char *addr, size_t bytes);
+
+/*
+ * held.c: the program has asked for a ring, and --io-uring=hold: all of its fabric memory is
+ * resident now.  False: it cannot be, which the log says.
+ */
+bool run_rings_begin(void);
+/* Whether it has begun, and memory that the program gets is to be local. */
+bool run_rings_held(void);
+/*
+ * Pages of the range have become mapped, zeros, or accessible: where it has begun, they are
+ * resident after this call.
+ */
+void run_rings_keep(void *addr, size_t bytes);
 
 /*
  * reserved.c: the program has made a local mapping, or has changed the protection of local memory.

@@ -192,8 +192,11 @@ static void measure(uint64_t now)
 /* What this process keeps in any case: what it starts with, and room around what is pinned. */
 static int64_t floor_bytes(void)
 {
-	int64_t chunks = soda_limit_minimum(soda_agent.settings.threads) +
-			 atomic_load(&soda_agent.buffer.pinned);
+	int64_t chunks = soda_limit_minimum(soda_agent.settings.threads);
+	int64_t pinned = atomic_load(&soda_agent.buffer.pinned) - soda_limit_added();
+
+	if (pinned > 0)
+		chunks += pinned;
 
 	return (chunks + chunks / 3) << soda_agent.chunk_shift;
 }

@@ -63,10 +63,12 @@ static bool fam_alloc(size_t alignment, size_t bytes, bool zero, const void *cal
 	run_inside++;
 	*p_p = soda_heap_alloc(alignment, bytes, zero, &why);
 	run_inside--;
-	if (*p_p)
+	if (*p_p) {
+		run_rings_keep(*p_p, bytes);
 		run_report_site(caller, *p_p, bytes);
-	else
+	} else {
 		errno = ENOMEM;
+	}
 	return true;
 }
 
@@ -166,7 +168,7 @@ static void *move(void *p, size_t bytes, const void *caller)
 	return q;
 }
 
-/* In the child of a fork: a block that it got from its parent becomes local. */
+/* A block gets a local one in its place: one that the child of a fork got from its parent, say. */
 static void *become_local(void *p, size_t bytes)
 {
 	size_t old = soda_heap_usable(p);
@@ -184,6 +186,12 @@ static void *fam_realloc(void *p, size_t bytes, const void *caller)
 
 	if (soda_child_has(p))
 		return become_local(p, bytes);
+	if (run_rings_held()) {
+		q = become_local(p, bytes);
+		if (q)
+			free(p);
+		return q;
+	}
 	if (!run_ready()) {
 		errno = ENOMEM;
 		return NULL;

@@ -107,6 +107,7 @@ void *run_map_over(void *addr, size_t bytes, int prot, int flags)
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
+	run_rings_keep(addr, bytes);
 	return addr;
 }
 
@@ -121,6 +122,7 @@ static void *map(void *addr, size_t bytes, int prot, int flags, int fd, off_t of
 		if (wanted(addr, bytes, prot, flags, fd) && run_ready()) {
 			p = run_pool_map(bytes);
 			if (p) {
+				run_rings_keep(p, bytes);
 				run_report_site(caller, p, bytes);
 				return p;
 			}
@@ -247,12 +249,18 @@ void run_zeros(char *addr, size_t bytes)
 		zero_part(first, (size_t)(last - first));
 }
 
-/* Whether mlock() has locked a chunk that lies wholly in the range. */
+/*
+ * Whether mlock() has locked a chunk that lies wholly in the range.  Where all chunks are pinned
+ * for io_uring nobody knows which it has locked, too.
+ */
 static bool locked(const char *addr, size_t bytes)
 {
 	uint64_t chunk = soda_chunk_bytes();
+
 	uint32_t id = soda_chunk_of(addr + chunk - 1), end = soda_chunk_of(addr + bytes);
 
+	if (run_rings_held())
+		return false;
 	for (; id < end; id++)
 		if (soda_chunk_load(&soda_agent.table[id]) & SODA_CW_PINNED)
 			return true;
@@ -270,6 +278,7 @@ static int fam_madvise(char *addr, size_t bytes, int advice)
 		__attribute__((fallthrough));
 	case 24: /* DONTNEED_LOCKED */
 		run_zeros(addr, bytes);
+		run_rings_keep(addr, bytes);
 		return 0;
 	case MADV_WILLNEED:
 	case 22: /* POPULATE_READ, 23: POPULATE_WRITE; as far as there is room */
@@ -411,6 +420,8 @@ int run_protect(char *addr, size_t bytes, int prot)
 	if (prot & (PROT_READ | PROT_WRITE) ? (int)syscall(SYS_mprotect, addr, bytes, prot)
 					    : no_access(addr, bytes))
 		return -errno;
+	if (prot & (PROT_READ | PROT_WRITE))
+		run_rings_keep(addr, bytes);
 	return 0;
 }
 
@@ -451,15 +462,21 @@ static void open_pinned(char *addr, size_t bytes)
 	}
 }
 
+int run_pin(char *addr, size_t bytes)
+{
+	int ret = advise(addr, bytes, SODA_PIN);
+
+	if (!ret)
+		open_pinned(addr, bytes);
+	return ret;
+}
+
 static int pin(char *addr, size_t bytes, int arg)
 {
 	for (uint32_t id = soda_chunk_of(addr); id <= soda_chunk_of(addr + bytes - 1); id++)
 		if (soda_chunk_is_closed(id))
 			return -ENOMEM;
-	if (advise(addr, bytes, SODA_PIN))
-		return -ENOMEM;
-	open_pinned(addr, bytes);
-	return 0;
+	return run_pin(addr, bytes) ? -ENOMEM : 0;
 }
 
 /* mlock or munlock (not now) of the pages that the range touches. */
@@ -491,7 +508,8 @@ RUN_API int munlock(const void *addr, size_t bytes)
 {
 	if (!run_concerns(addr, CALLER))
 		return (int)syscall(SYS_munlock, addr, bytes);
-	advise((char *)(uintptr_t)addr, bytes, SODA_UNPIN);
+	if (!run_rings_held())
+		advise((char *)(uintptr_t)addr, bytes, SODA_UNPIN);
 	return lock_pages(addr, bytes, false);
 }
 

@@ -19,13 +19,14 @@ enum { PAGE = 4096 };
 /* Pages for a mapping that moves: anywhere, or at the place that the caller names. */
 static char *new_place(size_t bytes, int flags, void *fixed)
 {
-	if (!(flags & MREMAP_FIXED))
+	if (!(flags & MREMAP_FIXED) && !run_rings_held())
 		return run_pool_map(bytes);
-	if (run_fam(fixed))
+	if (flags & MREMAP_FIXED && run_fam(fixed))
 		return run_map_over(fixed, bytes, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS);
 	return (char *)syscall(SYS_mmap, fixed, bytes, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+			       MAP_PRIVATE | MAP_ANONYMOUS | (flags & MREMAP_FIXED ? MAP_FIXED : 0),
+			       -1, 0);
 }
 
 /* Move a mapping, with its content and its protection. */
@@ -50,6 +51,7 @@ static void *move(char *addr, size_t old, size_t bytes, int flags, void *fixed, 
 		run_zeros(addr, old);
 		if (!(prot & PROT_READ))
 			run_protect(addr, old, prot);
+		run_rings_keep(addr, old);
 	}
 	if (prot != (PROT_READ | PROT_WRITE))
 		mprotect(q, bytes, prot);
@@ -66,6 +68,7 @@ static bool extend(char *addr, size_t old, size_t bytes)
 		return false;
 	if (prot != (PROT_READ | PROT_WRITE))
 		run_protect(addr + old, bytes - old, prot);
+	run_rings_keep(addr + old, bytes - old);
 	return true;
 }
 

@@ -9,7 +9,7 @@
  * that the completion comes as the program expects it.
  *
  * io_uring is refused, as by a kernel without it, because requests need no call that could be seen;
- * unless the user says that what it transfers is local.
+ * unless the user says that their memory is local, or that all memory is to stay (pool/held.c).
  */
 
 #include <dlfcn.h>
@@ -237,15 +237,17 @@ static void tell(void)
 
 	if (!run_settings.quiet && !atomic_exchange(&said, true))
 		soda_log_warning("soda run: io_uring is refused to process %d (%s), as the kernel "
-				 "would store to pages that fabric memory has left; if what it "
-				 "transfers so is local, --io-uring=allow",
+				 "would store to pages that fabric memory has left; with "
+				 "--io-uring=hold the program has it, and its memory stays",
 				 getpid(), program_invocation_short_name);
 }
 
 static bool refuses_rings(const void *caller)
 {
-	if (run_settings.io_uring || run_is_ours(caller))
+	if (run_settings.rings == RUN_RINGS_ALLOW || run_is_ours(caller))
 		return false;
+	if (run_settings.rings == RUN_RINGS_HOLD)
+		return !run_rings_begin();
 	tell();
 	return true;
 }

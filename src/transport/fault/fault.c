@@ -43,7 +43,7 @@ struct fault_conn {
 	struct fault_rules rules;
 	uint32_t mask;	       /* slots - 1 */
 	uint32_t done, posted; /* done <= posted */
-	bool cut;	       /* at the next flush */
+	int cut;	       /* not 0: at the next flush, with this error */
 	bool in_place;
 	int tell_fd, timer_fd; /* -1: the descriptor is that below */
 	bool held;	       /* the descriptor below does not count */
@@ -113,7 +113,8 @@ static int disturb_call(struct soda_conn *conn, int timeout_ms, struct soda_why 
 		return conn->error;
 	default:
 		soda_conn_abort(fault(conn)->below);
-		conn->error = -ECONNRESET;
+		/* of a call an answer that makes no sense is -ECONNABORTED (base/failure.h) */
+		conn->error = r->action == FAULT_GARBLE ? -ECONNABORTED : -ECONNRESET;
 		return conn->error;
 	}
 }
@@ -326,7 +327,9 @@ static int fault_post(struct soda_conn *conn, const struct soda_post *p)
 	else if (s->action == FAULT_DELAY)
 		s->due_ns = soda_now_ns() + r->ms * 1000000ull;
 	else if (s->action == FAULT_CUT)
-		c->cut = true;
+		c->cut = -ECONNRESET;
+	else if (s->action == FAULT_GARBLE)
+		c->cut = -EPROTO;
 	if (s->action == FAULT_NONE || s->action == FAULT_DELAY)
 		ret = post_below(c, p);
 	if (ret == 0)
@@ -343,7 +346,7 @@ static int fault_flush(struct soda_conn *conn, bool polling)
 	if (ret < 0 || !c->cut)
 		return ret;
 	soda_conn_abort(c->below);
-	return -ECONNRESET;
+	return c->cut;
 }
 
 /* Sleep for at most wait_ns (< 0: no limit). 0, or -ECONNRESET: the peer has gone. */
@@ -505,7 +508,7 @@ static int disturb_connect(const struct fault_rules *rules, int timeout_ms, cons
 	soda_why_set(why, PREFIX "%.128s: a fault was injected", rest);
 	if (r->action == FAULT_FAIL)
 		return r->err;
-	if (r->action == FAULT_CUT)
+	if (r->action == FAULT_CUT || r->action == FAULT_GARBLE)
 		return -ECONNRESET;
 	poll(NULL, 0, r->action == FAULT_DELAY ? (int)r->ms : timeout_ms);
 	return r->action == FAULT_DELAY ? 0 : -ETIMEDOUT;

@@ -27,9 +27,10 @@ static int parse_action(const char *text, enum fault_action *action_p)
 	static const char *const names[] = { [FAULT_FAIL] = "fail",
 					     [FAULT_DELAY] = "delay",
 					     [FAULT_DROP] = "drop",
-					     [FAULT_CUT] = "cut" };
+					     [FAULT_CUT] = "cut",
+					     [FAULT_GARBLE] = "garble" };
 
-	for (unsigned i = FAULT_FAIL; i <= FAULT_CUT; i++) {
+	for (unsigned i = FAULT_FAIL; i <= FAULT_GARBLE; i++) {
 		if (strcmp(text, names[i]) == 0) {
 			*action_p = i;
 			return 0;

@@ -10,6 +10,7 @@
  *   do=delay     its completion is held back for `ms`
  *   do=drop      it is never answered (nor is any later one of the connection)
  *   do=cut       the connection is lost
+ *   do=garble    likewise, by an answer that makes no sense (-EPROTO of the data's connection)
  *   on=OPS       read, write, call, connect, joined by commas; default read,write
  *   rate=P       of a hundred operations, at random; default 100
  *   seed=N       of the random numbers; default 1; the same for each connection
@@ -34,7 +35,7 @@
 
 enum { FAULT_RULES = 4 };
 
-enum fault_action { FAULT_NONE, FAULT_FAIL, FAULT_DELAY, FAULT_DROP, FAULT_CUT };
+enum fault_action { FAULT_NONE, FAULT_FAIL, FAULT_DELAY, FAULT_DROP, FAULT_CUT, FAULT_GARBLE };
 
 enum fault_op { FAULT_READ = 1, FAULT_WRITE = 2, FAULT_CALL = 4, FAULT_CONNECT = 8 };
 

@@ -306,6 +306,50 @@ static void test_come_and_go(void **state)
 	assert_non_null(strstr(run.err, "no server is registered in this pool"));
 }
 
+/* Base64 of /soda/pools/k/ and of /soda/pools/k0, which is behind all keys of pool k. */
+#define KEYS_OF_K "\"key\":\"L3NvZGEvcG9vbHMvay8=\",\"range_end\":\"L3NvZGEvcG9vbHMvazA=\""
+
+/* Whether etcd did this with the keys of pool k, and how many it tells of by that name. */
+static json_int_t keys_of_k(const char *path, const char *number)
+{
+	json_t *answer = rig_ask(&rig, 0, path, "{" KEYS_OF_K "}", NULL);
+	const char *text = json_string_value(json_object_get(answer, number));
+	json_int_t n = text ? strtoll(text, NULL, 10) : 0;
+
+	json_decref(answer);
+	return n;
+}
+
+/* Give the first key of pool k another value. */
+static void overwrite_key_of_k(void)
+{
+	json_t *answer = rig_ask(&rig, 0, "kv/range", "{" KEYS_OF_K "}", NULL);
+	const json_t *first = json_array_get(json_object_get(answer, "kvs"), 0);
+	char body[512];
+
+	assert_non_null(first);
+	snprintf(body, sizeof(body), "{\"key\":\"%s\",\"value\":\"e30=\"}",
+		 json_string_value(json_object_get(first, "key")));
+	rig_do(&rig, "kv/put", body);
+	json_decref(answer);
+}
+
+/* A server's key comes back after an operator has deleted it, or has written another in its place.
+ */
+static void test_key_deleted(void **state)
+{
+	struct server server;
+
+	begin_server(&server, "k", "tcp://127.0.0.1:0", NULL);
+	await_found("k", 1, server.address);
+	assert_int_equal(keys_of_k("kv/deleterange", "deleted"), 1);
+	await_found("k", 1, server.address);
+	overwrite_key_of_k();
+	await_found("k", 1, server.address);
+	end_server(&server);
+	assert_int_equal(keys_of_k("kv/range", "count"), 0);
+}
+
 static void test_drained(void **state)
 {
 	struct server servers[2];
@@ -989,6 +1033,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_come_and_go),
+		cmocka_unit_test(test_key_deleted),
 		cmocka_unit_test(test_drained),
 		cmocka_unit_test(test_join),
 		cmocka_unit_test(test_join_and_drain),

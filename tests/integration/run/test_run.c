@@ -222,7 +222,7 @@ static void test_rings(void **state)
 	snprintf(path, sizeof(path), "%s", build_path(victim));
 	for (int mode = 0; mode < 2; mode++) {
 		run_mode("refused", mode, "warning", 0, "io_uring is refused to process");
-		said = strstr(p.err, "--io-uring=allow");
+		said = strstr(p.err, "--io-uring=hold");
 		assert_non_null(said);
 		assert_null(strstr(said + 1, "io_uring"));
 	}
@@ -235,6 +235,26 @@ static void test_rings(void **state)
 		fail_msg("status %d: %s", p.status, p.err);
 	assert_string_equal(p.err, "");
 	unsetenv("SODA_LOG");
+}
+
+/* docs/limits.md: with --io-uring=hold the program's fabric memory stays, and more is local. */
+static void test_rings_held(void **state)
+{
+	static const char *const cases[] = { "rings-held", "rings-child" };
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	for (int mode = 0; mode < 2; mode++)
+		for (int i = 0; i < 4; i++) {
+			setenv("SODA_MODE", mode ? "handler" : "inline", 1);
+			/* the page buffer is the tree's, and the program's own */
+			RUN("--mem", "8M", "--io-uring=hold", i / 2 ? "--children=exec" : "--quiet",
+			    "--", path, cases[i % 2]);
+			if (p.status)
+				fail_msg("%s, %d, %d: status %d: %s", cases[i % 2], mode, i,
+					 p.status, p.err);
+		}
+	unsetenv("SODA_MODE");
 }
 
 /* A plug-in that was loaded with RTLD_DEEPBIND frees blocks of the program. */
@@ -932,24 +952,43 @@ static void test_sort(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocks),	       cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_calls),	       cmocka_unit_test(test_many),
-		cmocka_unit_test(test_kernel),	       cmocka_unit_test(test_loader),
-		cmocka_unit_test(test_direct),	       cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_fork),	       cmocka_unit_test(test_stats),
-		cmocka_unit_test(test_refusals),       cmocka_unit_test(test_sort),
-		cmocka_unit_test(test_unprivileged),   cmocka_unit_test(test_report_numbers),
-		cmocka_unit_test(test_report_page),    cmocka_unit_test(test_exec),
-		cmocka_unit_test(test_all_are_called), cmocka_unit_test(test_silent),
-		cmocka_unit_test(test_returned),       cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_robbed),	       cmocka_unit_test(test_shell_numbers),
-		cmocka_unit_test(test_masks),	       cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_submit),	       cmocka_unit_test(test_rings),
-		cmocka_unit_test(test_plugin),	       cmocka_unit_test(test_stacks),
-		cmocka_unit_test(test_reserved),       cmocka_unit_test(test_own_userfaultfd),
-		cmocka_unit_test(test_older_names),    cmocka_unit_test(test_once),
-		cmocka_unit_test(test_alt_stacks),     cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_identity),       cmocka_unit_test(test_filter),
+		cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_kernel),
+		cmocka_unit_test(test_loader),
+		cmocka_unit_test(test_direct),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_stats),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_unprivileged),
+		cmocka_unit_test(test_report_numbers),
+		cmocka_unit_test(test_report_page),
+		cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_all_are_called),
+		cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_returned),
+		cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_robbed),
+		cmocka_unit_test(test_shell_numbers),
+		cmocka_unit_test(test_masks),
+		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_submit),
+		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_rings_held),
+		cmocka_unit_test(test_plugin),
+		cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_reserved),
+		cmocka_unit_test(test_own_userfaultfd),
+		cmocka_unit_test(test_older_names),
+		cmocka_unit_test(test_once),
+		cmocka_unit_test(test_alt_stacks),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_filter),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -91,12 +91,12 @@ static void test_bgsave(void **state)
 	run_script(bgsave);
 }
 
-/* The device has read and written what fio has asked for, or io_uring is refused. */
+/* The device has read and written what fio has asked for; io_uring is refused, or holds memory. */
 static void test_fio(void **state)
 {
 	static const char verify[] =
-		"cd $D && for m in inline handler; do SODA_MODE=$m $SODA run --quiet --mem 16M -- "
-		"fio "
+		"cd $D && for m in inline handler; do SODA_MODE=$m $SODA run --quiet --mem 16M "
+		"$RINGS -- fio "
 		"--name=x --filename=$F --size=256M --bs=1M --rw=randwrite --verify=crc32c "
 		"--ioengine=$E --iodepth=64 --direct=1 --thread >out 2>&1 || { cat out; exit 1; }; "
 		"rm -f $F; done";
@@ -114,9 +114,13 @@ static void test_fio(void **state)
 		print_message("SKIP: no O_DIRECT in /var/tmp\n");
 		skip();
 	}
+	setenv("RINGS", "", 1);
 	setenv("E", "libaio", 1);
 	run_script(verify);
 	setenv("E", "io_uring", 1);
+	setenv("RINGS", "--io-uring=hold", 1);
+	run_script(verify);
+	setenv("RINGS", "", 1);
 	if (!strstr(script(verify, &status), "Function not implemented") || !status)
 		fail_msg("io_uring is not refused: status %d", status);
 	unlink(file);

@@ -312,5 +312,6 @@ int main(void)
 		cmocka_unit_test(test_beside),
 	};
 
+	world_has_silent_servers();
 	return WORLD_RUN("leave", &world, true, tests);
 }

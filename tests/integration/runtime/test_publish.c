@@ -635,6 +635,7 @@ int main(void)
 		cmocka_unit_test(test_server_starts_anew),
 	};
 
+	world_has_silent_servers();
 	step = shared_memory(sizeof(*step));
 	return WORLD_RUN("publish", &world, true, tests);
 }

@@ -41,8 +41,7 @@ struct options {
 enum { CHILDREN_ALL = 2, LOCAL_MIN = 16 << 20, THRESHOLD = 1 << 20 };
 static const char *const children[] = { "none", "exec", "all", NULL };
 
-enum { RINGS_ALLOW = 1 };
-static const char *const rings[] = { "refuse", "allow", NULL };
+static const char *const rings[] = { "refuse", "hold", "allow", NULL };
 
 static const struct soda_option option_table[] = {
 	OPTION("mem", 'm', STRING, mem, .arg = "SIZE",
@@ -87,9 +86,11 @@ static const struct soda_option option_table[] = {
 	OPTION("io-uring", 0, CHOICE, io_uring, .arg = "WHETHER", .def = "refuse", .choices = rings,
 	       .help = "Whether PROGRAM may use io_uring, with which the kernel would store to "
 		       "pages that fabric memory has left meanwhile. refuse: as on a kernel "
-		       "without it, so that a program that has another way takes it. allow: where "
-		       "what it transfers so is in no block or mapping of --threshold or more; or "
-		       "in handler mode without O_DIRECT and without registered buffers."),
+		       "without it, so that a program that has another way takes it. hold: all "
+		       "fabric memory that it has at its first ring stays resident, beside --mem, "
+		       "and what it gets later is local. allow: where what it transfers so is in "
+		       "no block or mapping of --threshold or more; or in handler mode without "
+		       "O_DIRECT and without registered buffers."),
 	OPTION("quiet", 'q', BOOL, quiet,
 	       .help = "Say nothing about programs that use no fabric memory or cannot have any."),
 };
@@ -236,10 +237,7 @@ static void set_environment(const struct options *opt, const struct blocks *what
 		setenv("SODA_RUN_QUIET", "1", 1);
 	else
 		unsetenv("SODA_RUN_QUIET");
-	if (opt->io_uring == RINGS_ALLOW)
-		setenv("SODA_RUN_IO_URING", "1", 1);
-	else
-		unsetenv("SODA_RUN_IO_URING");
+	setenv("SODA_RUN_IO_URING", rings[opt->io_uring], 1);
 	unsetenv("SODA_RUN_TREE"); /* of a soda run that this one runs under */
 	set_unless_null("SODA_BUFFER", what->mem[0] ? what->mem : opt->mem);
 	set_unless_null("SODA_SERVER", opt->server);

@@ -583,6 +583,8 @@ int main(int argc, char **argv)
 		{ "submit", case_submit },
 		{ "refused", case_refused },
 		{ "allowed", case_allowed },
+		{ "rings-held", case_rings_held },
+		{ "rings-child", case_rings_child },
 		{ "plugin", case_plugin },
 		{ "snapshot", case_snapshot },
 		{ "own uffd", case_own_uffd },

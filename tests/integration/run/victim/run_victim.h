@@ -98,5 +98,7 @@ void case_at_once(void);
 void case_submit(void);
 void case_refused(void);
 void case_allowed(void);
+void case_rings_held(void);
+void case_rings_child(void);
 
 #endif

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { DEEP = 32, PIECE = 256 << 10 };
@@ -281,4 +282,176 @@ void case_allowed(void)
 {
 	CHECK(malloc(BIG));
 	CHECK(ask() == ask_liburing() || !dlopen("liburing.so.2", RTLD_NOW));
+}
+
+/* A ring of our own, by system calls alone */
+
+enum { HELD = 16 * MIB };
+
+struct ring {
+	int fd;
+	unsigned char *queues;
+	struct io_uring_sqe *entries;
+	struct io_uring_params params;
+};
+
+static _Atomic uint32_t *word(const struct ring *r, uint32_t offset)
+{
+	return (_Atomic uint32_t *)(void *)(r->queues + offset);
+}
+
+/* False: the kernel has no rings for us. */
+static bool ring_open(struct ring *r)
+{
+	const int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_POPULATE;
+	size_t bytes;
+
+	*r = (struct ring){ .fd = -1 };
+	r->fd = (int)syscall(SYS_io_uring_setup, DEEP, &r->params);
+	if (r->fd < 0)
+		return false;
+	CHECK(r->params.features & IORING_FEAT_SINGLE_MMAP);
+	bytes = r->params.cq_off.cqes + r->params.cq_entries * sizeof(struct io_uring_cqe);
+	r->queues = mmap(NULL, bytes, prot, flags, r->fd, IORING_OFF_SQ_RING);
+	r->entries = mmap(NULL, r->params.sq_entries * sizeof(*r->entries), prot, flags, r->fd,
+			  IORING_OFF_SQES);
+	CHECK(r->queues != MAP_FAILED && r->entries != MAP_FAILED);
+	return true;
+}
+
+static void ring_put(struct ring *r, int opcode, int fd, unsigned char *p, off_t at)
+{
+	_Atomic uint32_t *tail = word(r, r->params.sq_off.tail);
+	uint32_t slot = *tail & *word(r, r->params.sq_off.ring_mask);
+
+	r->entries[slot] = (struct io_uring_sqe){ .opcode = (uint8_t)opcode,
+						  .fd = fd,
+						  .addr = (uintptr_t)p,
+						  .len = PIECE,
+						  .off = (uint64_t)at };
+	word(r, r->params.sq_off.array)[slot] = slot;
+	++*tail;
+}
+
+static void ring_take(struct ring *r)
+{
+	_Atomic uint32_t *head = word(r, r->params.cq_off.head);
+	uint32_t slot = *head & *word(r, r->params.cq_off.ring_mask);
+	const struct io_uring_cqe *cqes = (void *)(r->queues + r->params.cq_off.cqes);
+
+	CHECK(*head != *word(r, r->params.cq_off.tail));
+	CHECK(cqes[slot].res == PIECE);
+	++*head;
+}
+
+/* The whole file, from or to p, all requests of a round at once, and the program works beside. */
+static void ring_pass(struct ring *r, int opcode, int fd, unsigned char *p)
+{
+	static unsigned char *other;
+	int n = HELD / PIECE < DEEP ? HELD / PIECE : DEEP;
+
+	if (!other)
+		other = malloc(4 * MIB);
+	for (int first = 0; first < HELD / PIECE; first += n) {
+		for (int i = first; i < first + n; i++)
+			ring_put(r, opcode, fd, p + (size_t)i * PIECE, (off_t)i * PIECE);
+		CHECK(syscall(SYS_io_uring_enter, r->fd, n, 0, 0, NULL, 0) == n);
+		fill(other, 4 * MIB, (unsigned)first);
+		CHECK(syscall(SYS_io_uring_enter, r->fd, 0, n, IORING_ENTER_GETEVENTS, NULL, 0) >=
+		      0);
+		for (int i = 0; i < n; i++)
+			ring_take(r);
+		verify(other, 4 * MIB, (unsigned)first);
+	}
+}
+
+/* Mappings that were held stay so when they become zeros, accessible, longer. */
+static void check_held_mapping(struct ring *r, int fd, unsigned char *p)
+{
+	CHECK(!madvise(p, HELD, MADV_DONTNEED));
+	CHECK(!p[0] && !p[HELD - 1]);
+	ring_pass(r, IORING_OP_READ, fd, p);
+	verify(p, HELD, 31);
+	CHECK(!madvise(p, HELD, MADV_DONTNEED) && !mprotect(p, HELD, PROT_NONE));
+	CHECK(!mprotect(p, HELD, PROT_READ | PROT_WRITE));
+	ring_pass(r, IORING_OP_READ, fd, p);
+	verify(p, HELD, 31);
+	CHECK(!munlock(p, HELD));
+	away(p, HELD);
+	ring_pass(r, IORING_OP_WRITE, fd, p);
+	p = mremap(p, HELD, 2 * HELD, MREMAP_MAYMOVE);
+	CHECK(p != MAP_FAILED && !p[HELD] && !p[2 * HELD - 1]);
+	ring_pass(r, IORING_OP_READ, fd, p + HELD);
+	verify(p, HELD, 31);
+	verify(p + HELD, HELD, 31);
+	CHECK(!munmap(p, 2 * HELD));
+}
+
+/* Blocks and mappings that are larger than the page buffer, and away when the ring comes. */
+void case_rings_held(void)
+{
+	char name[] = "/var/tmp/soda-run-XXXXXX";
+	int plain, fd = open_direct(name, &plain), status;
+	unsigned char *q = aligned_alloc(PAGE, HELD), *p = mmap(NULL, HELD, PROT_READ | PROT_WRITE,
+								MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ring r;
+	pid_t child;
+
+	CHECK(q && in_fam(q) && p != MAP_FAILED && in_fam(p));
+	fill(p, HELD, 31);
+	away(p, HELD);
+	if (!ring_open(&r)) {
+		CHECK(errno == ENOSYS || errno == EPERM);
+		puts("no rings here");
+		return;
+	}
+	CHECK(!in_fam(malloc(BIG)) && !in_fam(realloc(malloc(BIG), 2 * BIG)));
+	ring_pass(&r, IORING_OP_WRITE, fd, p);
+	ring_pass(&r, IORING_OP_READ, fd, q);
+	verify(q, HELD, 31);
+	child = fork();
+	if (!child) {
+		struct ring mine;
+
+		fill(q, HELD, 5);
+		CHECK(ring_open(&mine));
+		ring_pass(&mine, IORING_OP_READ, fd, q);
+		verify(q, HELD, 31);
+		verify(p, HELD, 31);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && !status);
+	q = realloc(q, 2 * HELD);
+	CHECK(q && !in_fam(q));
+	verify(q, HELD, 31);
+	free(q);
+	check_held_mapping(&r, fd, p);
+	puts("held");
+}
+
+/* The child of a fork asks for a ring first: what it got from its parent is brought to it. */
+void case_rings_child(void)
+{
+	char name[] = "/var/tmp/soda-run-XXXXXX";
+	int plain, fd = open_direct(name, &plain), status;
+	unsigned char *p = aligned_alloc(PAGE, HELD);
+	pid_t child;
+
+	CHECK(p && in_fam(p));
+	fill(p, HELD, 31);
+	away(p, HELD);
+	child = fork();
+	if (!child) {
+		struct ring r;
+
+		if (!ring_open(&r))
+			_exit(0);
+		ring_pass(&r, IORING_OP_WRITE, fd, p);
+		memset(p, 0, HELD);
+		ring_pass(&r, IORING_OP_READ, fd, p);
+		verify(p, HELD, 31);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && !status);
+	verify(p, HELD, 31);
 }
