@@ -30,9 +30,8 @@ class Tracing(unittest.TestCase):
     def setUpClass(cls):
         with open(os.path.join(os.environ["SODA_SOURCE_DIR"], "docs", "tracing.md"), encoding="utf-8") as page:
             cls.text = page.read()
-        rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \| ([^|]+) \|$", cls.text, re.M)
-        cls.table = {name: (where.strip().split(", "), arguments.strip().split(", "))
-                     for name, where, arguments in rows}
+        items = re.findall(r"^- `(\w+)` \(([^)]+)\), in ([\w, ]+):", cls.text, re.M)
+        cls.table = {name: (where.split(", "), arguments.split(", ")) for name, arguments, where in items}
 
     def test_each_tracepoint_is_where_the_page_says(self):
         for word, path in FILES.items():
@@ -42,10 +41,10 @@ class Tracing(unittest.TestCase):
 
     def test_each_argument_is_explained(self):
         explained = set()
-        for row in re.findall(r"^\| ([a-z, ]+) \| [^|]+ \|$", self.text, re.M):
-            explained.update(row.split(", "))
+        for item in re.findall(r"^- \*\*([a-z, ]+)\*\*: ", self.text, re.M):
+            explained.update(item.split(", "))
         used = {a for _, arguments in self.table.values() for a in arguments}
-        self.assertEqual(used, explained - {"argument"})
+        self.assertEqual(used, explained)
 
     def test_each_line_uses_what_is_there(self):
         uses = re.findall(r"usdt:(\w+):soda:(\w+)", self.text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run the commands of a tutorial, and compare what they print with what it shows.
+"""Run the commands of a tutorial or another page, and compare what they print with what it shows.
 
 test_tutorial.py PAGE
 
