@@ -118,8 +118,9 @@ struct soda_daemon_options {
 			.help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, "   \
 				"and /healthz:"                                                    \
 				" HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a "    \
-				"free one. Whoever"                                                \
-				" can connect can read them. off, or nothing: none, the default."  \
+				"free one. Every"                                                  \
+				" program that can connect can read them. off, or nothing: none, " \
+				"the default."                                                     \
 	}
 
 /* SECTION: of the INI file, the program's name. */
