@@ -24,7 +24,7 @@
  * Otherwise a thread of this library reads and sends it, which costs the producer's processors the
  * copy (connected by verbs: registers it for the agent's adapter to read); soda_move_way() says
  * which.  Memory of soda_move_alloc() is the agent's, too, where both
- * are on one machine: it is copied by the agent, whoever their users are.
+ * are on one machine.  The agent copies it, also where the two have different users.
  *
  * Conventions.  Functions that return int return 0 or a negative errno value, and leave errno alone
  * where they succeed.  After a failure soda_move_last_error() has a sentence for the calling
