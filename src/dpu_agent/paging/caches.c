@@ -290,14 +290,6 @@ static void tell_of_arena(struct soda_caches *c, bool there)
 	tell_of_memory(arena, bytes, there);
 }
 
-/* One server, which may have a pool behind it, or the members of a pool. */
-static unsigned workers_for(const struct soda_dpu_options *opt)
-{
-	bool pool = opt->registered || (opt->server && strchr(opt->server, ','));
-
-	return pool ? SODA_PREFETCH_WORKERS_MAX : 2 * SODA_PREFETCH_WORKERS;
-}
-
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
 	static const struct soda_prefetch_ops ops = { .fill = fetch,
@@ -340,7 +332,8 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 		c->holds[i] =
 			(struct soda_slot_hold){ .hold.put = slot_put, .caches = c, .slot = i };
 	estimate_intra(c);
-	return soda_prefetch_start(c->dynamic, workers_for(opt));
+	return soda_prefetch_start(c->dynamic, 2 * SODA_PREFETCH_WORKERS,
+				   SODA_PREFETCH_WORKERS_MAX);
 }
 
 int soda_caches_start(struct soda_caches *c, const struct soda_dpu_options *opt)
