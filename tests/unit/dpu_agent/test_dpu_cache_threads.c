@@ -146,6 +146,8 @@ static void fill_one(uint64_t *dice)
 		uint32_t word[2] = { page, atomic_load(&stored[page]) };
 
 		memcpy(memory + i * PAGE, word, sizeof(word));
+		if (i % 4 == 3 && key.entry % 2)
+			soda_cache_fill_part(cache, slot, (i - 3) * PAGE, 4 * PAGE);
 	}
 	soda_cache_fill_end(cache, slot, roll(dice) % 16 ? 0 : -EIO);
 }

@@ -25,7 +25,8 @@ struct entry {
 	uint32_t bytes;
 	_Atomic uint32_t use; /* grows under the shard's lock only, shrinks without */
 	_Atomic uint32_t state;
-	uint64_t valid, used; /* sectors; used: met a request */
+	uint64_t valid, used; /* sectors that are not hidden; those that have met a request */
+	uint64_t here;	      /* while FILLING: those whose bytes have come */
 	bool touched;
 	struct soda_cache_waiter *waiters;
 	uint32_t next_empty; /* of `emptied` */
@@ -283,7 +284,7 @@ static enum soda_cache_answer meet_locked(struct soda_cache *cache, struct entry
 {
 	if ((e->valid & sectors) != sectors)
 		return SODA_CACHE_MISS;
-	if (get_state(e) == READY) {
+	if (get_state(e) == READY || (e->here & sectors) == sectors) {
 		reference(e);
 		return SODA_CACHE_HIT;
 	}
@@ -448,7 +449,7 @@ int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct 
 	}
 	e->key = *key;
 	e->bytes = 0;
-	e->valid = 0;
+	e->valid = e->here = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		e->bytes += runs[i].bytes;
 		e->valid |= sectors_of(cache, runs[i].at, runs[i].bytes);
@@ -487,6 +488,48 @@ static bool unlink_locked(struct soda_cache *cache, struct shard *s, uint32_t *b
 	atomic_store_explicit(&e->use, 0, memory_order_relaxed);
 	set_state(e, EMPTY);
 	return true;
+}
+
+/* Take out the waiters all of whose sectors are here: each gets a reference. */
+static struct soda_cache_waiter *take_served_locked(struct entry *e)
+{
+	struct soda_cache_waiter **link = &e->waiters, *served = NULL;
+
+	while (*link) {
+		struct soda_cache_waiter *w = *link;
+
+		if ((e->here & e->valid & w->sectors) != w->sectors) {
+			link = &w->next;
+			continue;
+		}
+		*link = w->next;
+		w->next = served;
+		served = w;
+		reference(e);
+	}
+	return served;
+}
+
+void soda_cache_fill_part(struct soda_cache *cache, uint32_t slot, uint32_t at, uint32_t bytes)
+{
+	struct entry *e = &cache->entries[slot];
+	struct soda_cache_ref ref = { .slot = slot };
+	struct soda_cache_waiter *w = NULL, *next;
+	struct shard *s;
+
+	bucket_of(cache, &e->key, &s); /* constant: the fill has a reference */
+	assert(!(at & ((1u << cache->sector_shift) - 1)));
+	soda_lock_acquire(&s->lock);
+	if (get_state(e) == FILLING) {
+		e->here |= sectors_of(cache, at, bytes);
+		w = take_served_locked(e);
+	}
+	soda_lock_release(&s->lock);
+	for (; w; w = next) {
+		next = w->next; /* done() may free the waiter */
+		ref.memory = memory_of(cache, slot) + w->offset;
+		w->done(w, 0, &ref);
+	}
 }
 
 /* Each waiter that gets bytes gets a reference; status for the others. */
