@@ -295,6 +295,40 @@ static void parts_are_there_before_the_whole(void **state)
 	assert_int_equal(counts().late_hits, 3);
 }
 
+/* It does not wait for an entry that is queued behind others, which leaves out what it asks for. */
+static void a_request_passes_a_line(void **state)
+{
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX] = { whole };
+	uint32_t slot = begin(1, 0, ENTRY), other = begin(1, 1, ENTRY);
+	struct soda_cache_line line = { .stands = false, .first = other };
+	struct soda_cache_ref ref;
+	struct late first, late, passing = { .w.done = woken };
+
+	soda_cache_fill_queue(cache, slot, &line);
+	wait_for(&first, 1, 0); /* the line moves on */
+	line.stands = true;
+	wait_for(&late, 1, 0); /* where somebody waits already */
+	assert_int_equal(soda_cache_acquire(cache, 1, 4 * PAGE, 2 * PAGE, &passing.w, &ref),
+			 SODA_CACHE_MISS);
+	assert_int_equal(passing.calls, 0);
+	line.first = slot;
+	wait_for(&passing, 1, 15 * PAGE); /* it is next */
+	assert_int_equal(soda_cache_fill_start(cache, slot, runs, 1), 2);
+	assert_int_equal(runs[0].at, 0);
+	assert_int_equal(runs[0].bytes, 4 * PAGE);
+	assert_int_equal(runs[1].at, 6 * PAGE);
+	assert_int_equal(runs[1].bytes, 10 * PAGE);
+	soda_cache_fill_end(cache, slot, 0);
+	assert_int_equal(first.status, 0);
+	assert_int_equal(late.status, 0);
+	assert_int_equal(passing.status, 0);
+	assert_int_equal(ask(1, 4 * PAGE, PAGE), SODA_CACHE_MISS);
+	assert_int_equal(counts().bytes_filled, 14 * PAGE);
+	for (int i = 0; i < 3; i++)
+		soda_cache_release(cache, slot);
+	soda_cache_fill_end(cache, other, 0);
+}
+
 /* Who has a part of it keeps that; nobody finds it any more. */
 static void a_fill_fails_after_a_part(void **state)
 {
@@ -473,6 +507,7 @@ int main(void)
 						tear_down),
 		cmocka_unit_test_setup_teardown(parts_are_there_before_the_whole, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(a_request_passes_a_line, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_fill_fails_after_a_part, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_write_hides_a_part, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_part_of_a_forgotten_entry, set_up, tear_down),

@@ -275,6 +275,64 @@ static void a_silent_server_has_its_number(void **state)
 	soda_prefetch_destroy(p);
 }
 
+static void never_done(struct soda_cache_waiter *w, int status, const struct soda_cache_ref *ref)
+{
+	if (!status)
+		soda_cache_release(soda_prefetch_cache(p), ref->slot);
+}
+
+static void note_fetched(void *arg, const struct soda_owner_stats *owner)
+{
+	*(uint64_t *)arg = owner->bytes_fetched;
+}
+
+/*
+ * A server has its number under way: a READ of an entry that is not even next there does not wait.
+ * It is not fetched a second time, and paid back.
+ */
+static void a_read_passes_what_waits(void **state)
+{
+	struct soda_owner_name a = { .id = { 1, 1 }, .at = 1, .bytes = 64 << 20 };
+	struct soda_cache_waiter next = { .done = never_done }, behind = next;
+	struct soda_fill *busy[2], *f;
+	struct soda_cache_ref ref;
+	uint64_t at, before, after;
+	uint32_t owner;
+
+	per_server = 2;
+	make(0, true);
+	per_server = 0;
+	owner = opened(&a);
+	read_on(owner, 0, 16 * CHUNKS);
+	busy[0] = soda_prefetch_take(p);
+	busy[1] = soda_prefetch_take(p);
+	assert_null(soda_prefetch_take(p));
+	at = busy[1]->offset + ENTRY;
+	soda_prefetch_each(p, note_fetched, &before);
+	assert_int_equal(soda_prefetch_read(p, owner, at, SIM_PAGE, NULL, &next, &ref),
+			 SODA_CACHE_LATE);
+	assert_int_equal(
+		soda_prefetch_read(p, owner, at + ENTRY + SIM_PAGE, SIM_PAGE, NULL, &behind, &ref),
+		SODA_CACHE_MISS);
+	soda_prefetch_filled(p, busy[0], 0);
+	soda_prefetch_filled(p, busy[1], 0);
+	f = soda_prefetch_take(p);
+	assert_int_equal(f->offset, at);
+	assert_int_equal(f->bytes, ENTRY);
+	soda_prefetch_filled(p, f, 0);
+	f = soda_prefetch_take(p);
+	assert_int_equal(f->offset, at + ENTRY);
+	assert_int_equal(f->bytes, ENTRY - SIM_PAGE);
+	assert_int_equal(f->runs_n, 2);
+	soda_prefetch_each(p, note_fetched, &after);
+	assert_int_equal(before - after, SIM_PAGE);
+	soda_prefetch_filled(p, f, 0);
+	soda_prefetch_stop(p);
+	soda_prefetch_close(p, owner, true);
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
 /* Owners of servers 1 to n. */
 static void open_many(uint32_t *owners, uint16_t n)
 {
@@ -672,6 +730,7 @@ int main(void)
 		cmocka_unit_test(the_table_of_owners_is_bounded),
 		cmocka_unit_test(a_fetch_of_a_closed_owner_ends_well),
 		cmocka_unit_test(a_silent_server_has_its_number),
+		cmocka_unit_test(a_read_passes_what_waits),
 		cmocka_unit_test(silent_servers_leave_slots),
 		cmocka_unit_test(a_tenant_keeps_its_part),
 		cmocka_unit_test(a_failed_fetch_makes_a_pause),

@@ -27,6 +27,7 @@ struct entry {
 	_Atomic uint32_t state;
 	uint64_t valid, used; /* sectors that are not hidden; those that have met a request */
 	uint64_t here;	      /* while FILLING: those whose bytes have come */
+	const struct soda_cache_line *line; /* likewise, while it is queued; else NULL */
 	bool touched;
 	struct soda_cache_waiter *waiters;
 	uint32_t next_empty; /* of `emptied` */
@@ -278,6 +279,19 @@ static void count_useless_locked(struct soda_cache *cache, struct shard *s, cons
 	count_unused_locked(cache, s, e, e->valid & ~e->used);
 }
 
+/* Whether the entry is queued behind others, and nobody waits for any of these sectors. */
+static bool is_behind_locked(const struct soda_cache *cache, const struct entry *e,
+			     uint64_t sectors)
+{
+	if (!e->line || !atomic_load_explicit(&e->line->stands, memory_order_relaxed) ||
+	    &cache->entries[atomic_load_explicit(&e->line->first, memory_order_relaxed)] == e)
+		return false;
+	for (const struct soda_cache_waiter *w = e->waiters; w; w = w->next)
+		if (w->sectors & sectors)
+			return false;
+	return true;
+}
+
 /* What a request of these sectors finds in an entry. */
 static enum soda_cache_answer meet_locked(struct soda_cache *cache, struct entry *e,
 					  uint64_t sectors, struct soda_cache_waiter *waiter)
@@ -290,6 +304,11 @@ static enum soda_cache_answer meet_locked(struct soda_cache *cache, struct entry
 	}
 	if (!waiter)
 		return SODA_CACHE_MISS;
+	/* One sector stays: an entry that has none is in no table. */
+	if (is_behind_locked(cache, e, sectors) && e->valid != sectors) {
+		e->valid &= ~sectors;
+		return SODA_CACHE_MISS;
+	}
 	waiter->next = e->waiters;
 	waiter->sectors = sectors;
 	e->waiters = waiter;
@@ -456,6 +475,7 @@ int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct 
 	}
 	e->used = 0;
 	e->touched = false;
+	e->line = NULL;
 	e->waiters = NULL;
 	atomic_store_explicit(&e->use, 1, memory_order_relaxed); /* the fill's own */
 	set_state(e, FILLING);
@@ -465,6 +485,52 @@ int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct 
 	soda_lock_release(&s->lock);
 	*memory_p = memory_of(cache, slot);
 	return 0;
+}
+
+void soda_cache_fill_queue(struct soda_cache *cache, uint32_t slot,
+			   const struct soda_cache_line *line)
+{
+	struct entry *e = &cache->entries[slot];
+	struct shard *s;
+
+	bucket_of(cache, &e->key, &s); /* constant: the fill has a reference */
+	soda_lock_acquire(&s->lock);
+	e->line = line;
+	soda_lock_release(&s->lock);
+}
+
+/* The same in 64ths of an entry: small entries have less sectors, of a page each. */
+static uint64_t in_parts(const struct soda_cache *cache, uint64_t sectors)
+{
+	uint32_t parts = 1u << (cache->sector_shift + 6 - cache->entry_shift);
+	uint64_t wanted = 0;
+
+	for (uint32_t i = 0; i * parts < SECTORS; i++)
+		if (sectors >> i & 1)
+			wanted |= (UINT64_MAX >> (SECTORS - parts)) << i * parts;
+	return wanted;
+}
+
+uint32_t soda_cache_fill_start(struct soda_cache *cache, uint32_t slot,
+			       struct soda_cache_run runs[SODA_CACHE_RUNS_MAX], uint32_t n)
+{
+	struct entry *e = &cache->entries[slot];
+	uint32_t end = runs[n - 1].at + runs[n - 1].bytes, bytes = 0;
+	uint64_t awaited;
+	struct shard *s;
+
+	bucket_of(cache, &e->key, &s);
+	soda_lock_acquire(&s->lock);
+	e->line = NULL;
+	awaited = get_state(e) == FILLING ? e->valid : 0;
+	if (awaited) {
+		n = soda_cache_plan(cache, end, in_parts(cache, awaited), runs);
+		for (uint32_t i = 0; i < n; i++)
+			bytes += runs[i].bytes;
+		e->bytes = bytes;
+	}
+	soda_lock_release(&s->lock);
+	return awaited ? n : 0;
 }
 
 /* Take the entry out of the hash.  True: its slot is empty, and the caller's; else the last

@@ -21,6 +21,11 @@
  * and go from awaited to here, and from both to hidden.  A request is answered when all of its
  * sectors are here, whether the entry is FILLING or READY: it need not wait for the others.
  *
+ * A FILLING entry may be queued at first (fill_queue): nothing of it is asked for until fill_start.
+ * While others are before it in a line that stands still, a request for awaited sectors that nobody
+ * waits for yet does not wait either: it goes to the server, and hides them, so that fill_start
+ * does not ask for them again.
+ *
  * An entry with a reference is never evicted, and its bytes do not change while it has one, but for
  * the fill itself.  (A WRITE to a range whose READ has not been answered races at the client; the
  * reader gets the older bytes.)
@@ -151,6 +156,20 @@ uint32_t soda_cache_plan(const struct soda_cache *cache, uint32_t bytes, uint64_
  */
 int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct soda_cache_key *key,
 			  const struct soda_cache_run *runs, uint32_t n, uint8_t **memory_p);
+/* Where queued entries wait. */
+struct soda_cache_line {
+	_Atomic bool stands;	/* as many are under way as may be */
+	_Atomic uint32_t first; /* slot of the entry that is next; with that */
+};
+/* The entry that fill_begin has linked is queued in the line, which outlives that. */
+void soda_cache_fill_queue(struct soda_cache *cache, uint32_t slot,
+			   const struct soda_cache_line *line);
+/*
+ * It is queued no more: runs[n], those of fill_begin, become those of what is still to be read, and
+ * no more bytes than before.  How many runs; 0: nothing.
+ */
+uint32_t soda_cache_fill_start(struct soda_cache *cache, uint32_t slot,
+			       struct soda_cache_run runs[SODA_CACHE_RUNS_MAX], uint32_t n);
 /*
  * A part of a run, which begins and ends with sectors or ends with its run, is here: calls the
  * waiters that have all of theirs with it, and no other.  Before fill_end, from the thread that

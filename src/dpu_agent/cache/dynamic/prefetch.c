@@ -24,6 +24,7 @@ struct soda_fill_server {
 	uint16_t at;
 	uint32_t queued, taken; /* fetches that wait for a worker, and those under way */
 	uint32_t pause;		/* requests that cause no fetch, after one that failed */
+	struct soda_cache_line line;
 };
 
 struct soda_prefetch {
@@ -514,6 +515,25 @@ static bool is_full(const struct soda_prefetch *p, const struct soda_fill_server
 	return p->per_server && server->taken >= p->per_server;
 }
 
+/* After a change of what waits for the server, or is under way: who is sent on (dynamic_cache.h).
+ */
+static void show_line(struct soda_prefetch *p, struct soda_fill_server *server)
+{
+	uint32_t first = SODA_CACHE_NONE;
+
+	for (uint32_t i = 0; i < p->queue_n && first == SODA_CACHE_NONE; i++) {
+		const struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+
+		if (fill->server == server && !fill->cancelled)
+			first = fill->slot;
+	}
+	/* relaxed: who sees it late waits, or is sent on, as a moment before */
+	if (first != SODA_CACHE_NONE)
+		atomic_store_explicit(&server->line.first, first, memory_order_relaxed);
+	atomic_store_explicit(&server->line.stands, first != SODA_CACHE_NONE && is_full(p, server),
+			      memory_order_relaxed);
+}
+
 /* What is read for a view has its place in the store when it is read. */
 static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
 		  const struct plan *plan)
@@ -539,6 +559,9 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 	fill->cancelled = false;
 	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
 	p->begun++;
+	if (fill->slot != SODA_CACHE_NONE)
+		soda_cache_fill_queue(p->cache, fill->slot, &fill->server->line);
+	show_line(p, fill->server);
 	return true;
 }
 
@@ -800,6 +823,21 @@ static struct soda_fill *unqueue(struct soda_prefetch *p, uint32_t i)
 	return fill;
 }
 
+/* What requests have hidden since the fill was queued is not read, and paid back. */
+static void start(struct soda_prefetch *p, struct soda_fill *fill)
+{
+	struct soda_owner *o = soda_owner_get(&p->owners, fill->owner);
+	uint32_t bytes = 0;
+
+	fill->runs_n = soda_cache_fill_start(p->cache, fill->slot, fill->runs, fill->runs_n);
+	for (uint32_t i = 0; i < fill->runs_n; i++)
+		bytes += fill->runs[i].bytes;
+	if (o && o->serial == fill->owner_serial && bytes < fill->bytes)
+		pay_back(p, o, fill->bytes - bytes);
+	fill->bytes = bytes;
+	fill->cancelled = !bytes;
+}
+
 /* The first of the queue whose server has not its number under way. */
 static struct soda_fill *take(struct soda_prefetch *p)
 {
@@ -813,6 +851,9 @@ static struct soda_fill *take(struct soda_prefetch *p)
 		fill = unqueue(p, i);
 		fill->server->queued--;
 		fill->server->taken++;
+		if (fill->slot != SODA_CACHE_NONE && !fill->cancelled)
+			start(p, fill);
+		show_line(p, fill->server);
 		p->underway++;
 	}
 	soda_lock_release(&p->lock);
@@ -868,6 +909,7 @@ void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int s
 		fill->server->pause = PAUSE;
 	fill->busy = false;
 	fill->server->taken--;
+	show_line(p, fill->server);
 	p->underway--;
 	atomic_fetch_add_explicit(&p->ended, 1, memory_order_relaxed);
 	soda_lock_release(&p->lock);
