@@ -25,6 +25,7 @@ static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_c
 		.magic = SODA_WIRE_MAGIC,
 		.version = SODA_WIRE_VERSION,
 		.chunk_bytes = peer->tool ? 0 : 65536,
+		.features = (uint32_t)peer->member << SODA_FEATURE_MEMBER_SHIFT,
 		.uid = geteuid(),
 		.gid = getegid(),
 		.pid = (uint32_t)getpid(),
@@ -111,6 +112,12 @@ int peer_join_as(struct peer *peer, const char *address, const struct soda_ident
 int peer_join(struct peer *peer, const char *address)
 {
 	return peer_return(peer, address, NULL, 1);
+}
+
+int peer_join_for(struct peer *peer, const char *address, uint16_t member)
+{
+	*peer = (struct peer){ .epoch = 1, .member = member };
+	return come(peer, address);
 }
 
 int peer_ask(struct peer *peer, const char *address)

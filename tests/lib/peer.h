@@ -15,8 +15,9 @@ struct peer {
 	struct soda_wire_welcome welcome;
 	struct soda_why why; /* of the last refusal */
 	uint64_t epoch;
-	bool tool;			      /* it only asks for statistics */
-	bool sealed;			      /* data connections say that all is sealed */
+	bool tool;	 /* it only asks for statistics */
+	bool sealed;	 /* data connections say that all is sealed */
+	uint16_t member; /* behind an agent with a list: which server; 0: not said */
 	const struct soda_identity *identity; /* NULL: nobody */
 	uint8_t client_key[SODA_KEY_BYTES];   /* with an identity */
 	const uint8_t *token;		      /* shown by control connections; NULL: none */
@@ -27,6 +28,8 @@ enum { PEER_TIMEOUT_MS = 60000 };
 
 /* A new client. 0 or negative errno. */
 int peer_join(struct peer *peer, const char *address);
+/* The same, for the server of that tag (soda_members_hash) in the agent's list. */
+int peer_join_for(struct peer *peer, const char *address, uint16_t member);
 /* The same as a tenant. */
 int peer_join_as(struct peer *peer, const char *address, const struct soda_identity *identity);
 /* The client that `was` is, as this tenant, with another epoch. */

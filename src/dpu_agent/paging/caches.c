@@ -15,7 +15,12 @@
 #include "dpu_agent/paging/paging.h"
 #include "transport/api/memory.h"
 
+/* An entry is asked for in parts of so much, so that READs that wait for the first need not wait
+ * for the last. */
+#define PART_BYTES (256u << 10)
+
 enum {
+	PARTS_MAX = SODA_CACHE_ENTRY_MAX / PART_BYTES + SODA_CACHE_RUNS_MAX,
 	TIMED_ONE_IN =
 		64, /* one of so many hits is timed, from its answer until it has been sent */
 	OWNERS = 65536,
@@ -76,12 +81,14 @@ struct soda_loader {
 	struct soda_paging_region *region; /* held */
 };
 
-/* Transfers of one read_now(), and how they ended. */
+/* Transfers that a thread waits for together, and how they ended. */
 struct cache_reads {
-	struct soda_transfer transfer[SODA_CACHE_RUNS_MAX];
-	unsigned ended;
-	uint64_t refused; /* bytes of those that the server has answered without data */
-	int status;	  /* of the first that failed */
+	struct soda_transfer transfer[PARTS_MAX];
+	unsigned n, ended;
+	struct soda_cache *cache;     /* of an entry; else NULL */
+	const struct soda_fill *fill; /* its; with that */
+	uint64_t refused;	      /* bytes of those that the server has answered without data */
+	int status;		      /* of the first that failed */
 };
 
 static void ended(struct soda_transfer *t, int status)
@@ -89,6 +96,10 @@ static void ended(struct soda_transfer *t, int status)
 	struct cache_reads *a = t->arg;
 
 	a->ended++;
+	/* With the channel's lock: done() may answer READs, and open their sessions' gates. */
+	if (!status && a->cache)
+		soda_cache_fill_part(a->cache, a->fill->slot,
+				     (uint32_t)(t->offset - a->fill->offset), t->bytes);
 	if (status && !soda_connection_lost(status))
 		a->refused += t->bytes;
 	if (status && !a->status)
@@ -112,41 +123,49 @@ static struct soda_channel *choose(struct soda_session *s)
 }
 
 /* Bytes that the server may have sent: of what was posted, and not answered by an error. */
-static uint64_t moved(const struct cache_reads *a, uint32_t n)
+static uint64_t moved(const struct cache_reads *a)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < n; i++)
+	for (unsigned i = 0; i < a->n; i++)
 		if (a->transfer[i].posted_ns)
 			bytes += a->transfer[i].bytes;
 	return bytes - a->refused;
 }
 
-/*
- * READ the runs, which lie relative to `offset` of the region and `memory`, and wait for them; the
- * region is held.  *moved_p (may be NULL) grows by the bytes that the server may have sent.
- */
-static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
-		    uint8_t *memory, const struct soda_cache_run *runs, uint32_t n,
-		    uint64_t *moved_p)
+/* One transfer more, of [offset, + bytes) of a region that is held. */
+static void add_read(struct cache_reads *a, struct soda_session *s, struct soda_paging_region *r,
+		     uint64_t offset, uint8_t *memory, uint32_t bytes)
 {
-	struct cache_reads a = { .ended = 0 };
-	int ret;
+	a->transfer[a->n++] = (struct soda_transfer){ .session = s,
+						      .region = r,
+						      .offset = offset,
+						      .bytes = bytes,
+						      .memory = memory,
+						      .ended = ended,
+						      .arg = a };
+}
 
-	for (uint32_t i = 0; i < n; i++)
-		a.transfer[i] = (struct soda_transfer){ .session = s,
-							.region = r,
-							.offset = offset + runs[i].at,
-							.bytes = runs[i].bytes,
-							.memory = memory + runs[i].at,
-							.ended = ended,
-							.arg = &a };
-	ret = soda_forward_await(choose(s), a.transfer, n);
+/* Post them and wait.  *moved_p (may be NULL) grows by the bytes that the server may have sent. */
+static int read_all(struct soda_session *s, struct cache_reads *a, uint64_t *moved_p)
+{
+	int ret = soda_forward_await(choose(s), a->transfer, a->n);
+
 	if (moved_p)
-		*moved_p += moved(&a, n);
-	if (a.status)
-		return a.status;
-	return ret < 0 ? ret : a.ended == n ? 0 : -ENOTCONN;
+		*moved_p += moved(a);
+	if (a->status)
+		return a->status;
+	return ret < 0 ? ret : a->ended == a->n ? 0 : -ENOTCONN;
+}
+
+/* READ a range of a region that is held, and wait for it. */
+static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
+		    uint8_t *memory, uint32_t bytes, uint64_t *moved_p)
+{
+	struct cache_reads a = { .n = 0 };
+
+	add_read(&a, s, r, offset, memory, bytes);
+	return read_all(s, &a, moved_p);
 }
 
 static struct soda_paging_region *next_of(const struct soda_paging_region *r, bool view)
@@ -178,11 +197,25 @@ static struct soda_paging_region *find_region(struct soda_caches *c, uint32_t ow
 	return r;
 }
 
-static int read_entry(struct soda_session *s, struct soda_paging_region *r, struct soda_fill *fill)
+/* The entry's runs, in parts that are posted together; each is told to the cache when it is here.
+ */
+static int read_entry(struct soda_caches *c, struct soda_session *s, struct soda_paging_region *r,
+		      struct soda_fill *fill)
 {
-	soda_count_add(SODA_COUNT_net_prefetch, fill->runs_n);
+	struct cache_reads a = { .cache = soda_prefetch_cache(c->dynamic), .fill = fill };
+
+	for (uint32_t i = 0; i < fill->runs_n; i++) {
+		const struct soda_cache_run *run = &fill->runs[i];
+
+		for (uint32_t done = 0, part; done < run->bytes; done += part) {
+			part = run->bytes - done < PART_BYTES ? run->bytes - done : PART_BYTES;
+			add_read(&a, s, r, fill->offset + run->at + done,
+				 fill->memory + run->at + done, part);
+		}
+	}
+	soda_count_add(SODA_COUNT_net_prefetch, a.n);
 	soda_count_add(SODA_COUNT_net_prefetch_bytes, fill->bytes);
-	return read_now(s, r, fill->offset, fill->memory, fill->runs, fill->runs_n, &fill->read);
+	return read_all(s, &a, &fill->read);
 }
 
 static void fetch(void *arg, struct soda_fill *fill)
@@ -201,7 +234,7 @@ static void fetch(void *arg, struct soda_fill *fill)
 	if (!soda_prefetch_wanted(c->dynamic, fill))
 		ret = -ECANCELED;
 	else
-		ret = view ? soda_paging_store_ahead(s, r, fill) : read_entry(s, r, fill);
+		ret = view ? soda_paging_store_ahead(s, r, fill) : read_entry(c, s, r, fill);
 	pthread_mutex_lock(&s->lock);
 	soda_region_unhold_locked(s, r);
 	pthread_mutex_unlock(&s->lock);
@@ -225,12 +258,11 @@ int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint6
 
 	while (bytes && ret == 0) {
 		uint32_t part = bytes < SODA_WIRE_MAX_DATA ? (uint32_t)bytes : SODA_WIRE_MAX_DATA;
-		struct soda_cache_run run = { 0, part };
 
 		soda_count_add(SODA_COUNT_net_preload, 1);
 		soda_count_add(SODA_COUNT_net_preload_bytes, part);
 		count_ruled(s, r, part);
-		ret = read_now(s, r, offset, memory, &run, 1, NULL);
+		ret = read_now(s, r, offset, memory, part, NULL);
 		offset += part;
 		memory += part;
 		bytes -= part;
@@ -241,11 +273,9 @@ int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint6
 int soda_caches_load_ahead(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
 			   uint8_t *memory, uint32_t bytes, uint64_t *moved_p)
 {
-	struct soda_cache_run run = { 0, bytes };
-
 	soda_count_add(SODA_COUNT_net_prefetch, 1);
 	soda_count_add(SODA_COUNT_net_prefetch_bytes, bytes);
-	return read_now(s, r, offset, memory, &run, 1, moved_p);
+	return read_now(s, r, offset, memory, bytes, moved_p);
 }
 
 static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
@@ -290,14 +320,6 @@ static void tell_of_arena(struct soda_caches *c, bool there)
 	tell_of_memory(arena, bytes, there);
 }
 
-/* One server, which may have a pool behind it, or the members of a pool. */
-static unsigned workers_for(const struct soda_dpu_options *opt)
-{
-	bool pool = opt->registered || (opt->server && strchr(opt->server, ','));
-
-	return pool ? SODA_PREFETCH_WORKERS_MAX : 2 * SODA_PREFETCH_WORKERS;
-}
-
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
 	static const struct soda_prefetch_ops ops = { .fill = fetch,
@@ -340,7 +362,8 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 		c->holds[i] =
 			(struct soda_slot_hold){ .hold.put = slot_put, .caches = c, .slot = i };
 	estimate_intra(c);
-	return soda_prefetch_start(c->dynamic, workers_for(opt));
+	return soda_prefetch_start(c->dynamic, 2 * SODA_PREFETCH_WORKERS,
+				   SODA_PREFETCH_WORKERS_MAX);
 }
 
 int soda_caches_start(struct soda_caches *c, const struct soda_dpu_options *opt)

@@ -1059,6 +1059,19 @@ static bool is_up(struct soda_session *s)
 	return up;
 }
 
+/* The place that a new client lacks there may be one's that ends: then once more after its end. */
+static int connect_upstream(struct soda_session *s, struct soda_why *why)
+{
+	uint64_t ended = soda_sessions_ended(s->all);
+	int ret = soda_upstream_connect(s, why);
+
+	if (ret == -EBUSY && soda_sessions_await_leaving(s, ended)) {
+		*why = (struct soda_why){ "" };
+		ret = soda_upstream_connect(s, why);
+	}
+	return ret;
+}
+
 static int connected(struct soda_session *s, void *state, const struct soda_wire_hello *hello,
 		     const struct soda_peer_info *info, struct soda_wire_welcome *welcome,
 		     struct soda_why *why)
@@ -1077,7 +1090,7 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 		introduce(s, hello, info);
 		ret = adopt(s, hello, why);
 		if (ret == 0)
-			ret = soda_upstream_connect(s, why);
+			ret = connect_upstream(s, why);
 	}
 	if (ret < 0)
 		return ret;

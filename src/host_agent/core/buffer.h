@@ -70,6 +70,12 @@ struct soda_lender {
 	 * error with its reason.
 	 */
 	int (*begin)(int64_t least, int64_t most, int64_t *limit_p, struct soda_why *why);
+	/*
+	 * Still at the start, when nothing is resident: so many chunks are the least now.  Wait
+	 * until they are lent, and widen the buffer's limit to them.  As begin; -EINVAL without a
+	 * reason: that is more than may be lent.
+	 */
+	int (*begin_with)(int64_t least, struct soda_why *why);
 	/* Widen the limit of this process's buffer, if there is more to lend. Never waits. AS. */
 	bool (*more)(void);
 };

@@ -237,7 +237,7 @@ bool soda_servers_has(const char *address)
 	for (uint32_t i = 0; i < soda_members(); i++)
 		if (!strcmp(soda_agent.links[i].server.address, address))
 			return true;
-	return false;
+	return soda_agent.agent[0] && !strcmp(soda_agent.agent, address);
 }
 
 /* Whether the program can have one server more. */

@@ -51,7 +51,8 @@ bool soda_servers_join_all(const struct soda_members *m);
 void soda_servers_look(struct soda_link *link);
 /* Whether a server of the program's is UP. Any thread. */
 bool soda_servers_any_up(void);
-/* Whether the program has a server at that address. Any thread. */
+/* Whether the program has a server at that address, or it is the agent's before its servers. Any
+ * thread. */
 bool soda_servers_has(const char *address);
 /* For the keeper of a server that is away: take over where it is, if soda_servers_moved() found it.
  */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/move/limit.h"
 
+#include <errno.h>
+
 #include "base/limits.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/channel.h"
@@ -130,6 +132,18 @@ bool soda_limit_refit(void)
 	soda_limit_resize(false);
 	return atomic_load(&soda_agent.buffer.limit) >=
 	       soda_limit_minimum(soda_agent.settings.threads);
+}
+
+int soda_limit_refit_first(struct soda_why *why)
+{
+	int ret;
+
+	if (soda_limit_refit())
+		return 0;
+	ret = soda_lender->begin_with(soda_limit_minimum(soda_agent.settings.threads), why);
+	if (!ret)
+		soda_limit_grown();
+	return ret ? -ENOMEM : 0;
 }
 
 void soda_limit_resize(bool first)

@@ -18,6 +18,12 @@ int soda_limit_check(struct soda_why *why);
  * held.  False: the buffer is lent, and is too small for it.
  */
 bool soda_limit_refit(void);
+/*
+ * The same at the start, before anything is resident: a buffer that is lent is asked for more,
+ * which waits for those that have it.  0; -ENOMEM, with a reason or, where the buffer could not be
+ * so large, without.
+ */
+int soda_limit_refit_first(struct soda_why *why);
 /* The limit that settings and objects ask for, chunks; who lends the buffer may give another. */
 int64_t soda_limit_wanted(void);
 /* Whether somebody lends this process its buffer (soda_lender). */

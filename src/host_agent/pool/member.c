@@ -212,12 +212,14 @@ int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct 
 	soda_agent.settings.servers = soda_agent.behind.n;
 	soda_agent.settings.alone = false;
 	soda_member_place(link);
-	if (soda_limit_refit())
-		return 0;
-	snprintf(why->text, sizeof(why->text),
-		 "the page buffer (SODA_BUFFER) has no room for the %u servers of the agent's pool",
-		 soda_agent.behind.n);
-	return -ENOMEM;
+	why->text[0] = '\0';
+	ret = soda_limit_refit_first(why);
+	if (ret && !why->text[0])
+		snprintf(why->text, sizeof(why->text),
+			 "the page buffer (SODA_BUFFER) has no room for the %u servers of the "
+			 "agent's pool",
+			 soda_agent.behind.n);
+	return ret;
 }
 
 static int ping(struct soda_conn *control, void *arg, bool again, int timeout_ms,

@@ -120,6 +120,26 @@ static int lend_first(int64_t least, int64_t most, int64_t *limit_p, struct soda
 	return first ? 0 : none_left(least * chunk, why);
 }
 
+/*
+ * What this process has begun with is too little.  It waits without, as it has waited before: of
+ * those that start at once, some must get all that they need.
+ */
+static int lend_least(int64_t least, struct soda_why *why)
+{
+	int64_t bytes = least * (int64_t)soda_chunk_bytes(), held = atomic_load(&slot->held);
+
+	if (bytes > cap)
+		return -EINVAL;
+	soda_tree_give(tree, slot, held);
+	bytes = take_first(bytes, bytes);
+	atomic_store(&slot->starting, 0);
+	atomic_store(&slot->wanted, 0);
+	if (!bytes)
+		return none_left(least * (int64_t)soda_chunk_bytes(), why);
+	soda_buffer_widen(&soda_agent.buffer, (bytes - held) >> soda_agent.chunk_shift);
+	return 0;
+}
+
 /* Called on the path of a fault where the buffer is nearly full. AS. */
 static bool lend_more(void)
 {
@@ -142,7 +162,7 @@ static bool lend_more(void)
 	return true;
 }
 
-static const struct soda_lender lender = { lend_first, lend_more };
+static const struct soda_lender lender = { lend_first, lend_least, lend_more };
 
 static int join_server(const char *program, int timeout_ms, char *address, size_t address_bytes,
 		       int *life_fd_p, struct soda_why *why)

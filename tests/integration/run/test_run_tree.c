@@ -452,6 +452,37 @@ static int teardown(void **state)
 	return system(command);
 }
 
+/*
+ * Processes learn from the agent that it has four servers, which need more of the page buffer than
+ * one does: they wait for that as they do at their start.
+ */
+static void test_pool_of_an_agent(void **state)
+{
+	enum { SERVERS = 4 };
+	struct server servers[SERVERS], agent;
+	char list[SERVERS * sizeof(agent.address)] = "";
+
+	for (int i = 0; i < SERVERS; i++) {
+		assert_int_equal(SERVER_START(&servers[i], "--capacity", "512M"), 0);
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? "," : "",
+			 servers[i].address);
+	}
+	assert_int_equal(agent_start(&agent, (const char *const[]){ "--listen", "tcp://127.0.0.1:0",
+								    "--server", list, NULL }),
+			 0);
+	RUN("--mem", "32M", "--server", agent.address, "--", "sh", "-c",
+	    "for i in 1 2 3 4 5 6 7 8; do \"$MEMBER\" 20 0 & done; wait");
+	expect_right(8);
+	assert_null(strstr(p.err, "no fabric memory"));
+	assert_null(strstr(p.err, "goes on without it")); /* the agent is no server to be joined */
+	assert_int_equal(server_stop(&agent), 0);
+	server_forget(&agent);
+	for (int i = 0; i < SERVERS; i++) {
+		assert_int_equal(server_stop(&servers[i]), 0);
+		server_forget(&servers[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -459,10 +490,11 @@ int main(void)
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_too_small),
 		cmocka_unit_test(test_privileged),  cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_one_server),  cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_outlives),
+		cmocka_unit_test(test_outlives),    cmocka_unit_test(test_pool_of_an_agent),
 	};
 
 	/* a machine may be busy, and none of this is about patience */
 	program_environment();
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* one of them, by its name */
 	return cmocka_run_group_tests_name("run_tree", tests, setup, teardown);
 }

@@ -264,6 +264,130 @@ static void late_hits_get_the_bytes_and_a_reference(void **state)
 	assert_int_equal(counts().useless, 0);
 }
 
+/* A request goes on with its own sectors, and later ones of those need not wait. */
+static void parts_are_there_before_the_whole(void **state)
+{
+	uint32_t slot = begin(1, 0, ENTRY);
+	struct late first, both, last;
+
+	wait_for(&first, 1, 0);
+	wait_for(&both, 1, 4 * PAGE);
+	both.w.sectors |= both.w.sectors << 1; /* of the fifth page and the sixth */
+	wait_for(&last, 1, ENTRY - PAGE);
+	soda_cache_fill_part(cache, slot, 0, 5 * PAGE);
+	assert_int_equal(first.calls, 1);
+	assert_int_equal(first.status, 0);
+	assert_int_equal(first.byte, 16);
+	assert_int_equal(both.calls, 0);
+	assert_int_equal(ask(1, 4 * PAGE, PAGE), SODA_CACHE_HIT);
+	assert_int_equal(ask(1, 4 * PAGE, 2 * PAGE), SODA_CACHE_MISS); /* without waiting */
+	soda_cache_fill_part(cache, slot, 5 * PAGE, PAGE);
+	assert_int_equal(both.calls, 1);
+	assert_int_equal(soda_cache_evict(cache, slot), -EBUSY);
+	soda_cache_fill_end(cache, slot, 0);
+	assert_int_equal(first.calls, 1);
+	assert_int_equal(last.calls, 1);
+	assert_int_equal(soda_cache_evict(cache, slot), -EBUSY);
+	for (int i = 0; i < 3; i++)
+		soda_cache_release(cache, slot);
+	assert_int_equal(soda_cache_evict(cache, slot), 0);
+	assert_int_equal(counts().fills, 1);
+	assert_int_equal(counts().late_hits, 3);
+}
+
+/* It does not wait for an entry that is queued behind others, which leaves out what it asks for. */
+static void a_request_passes_a_line(void **state)
+{
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX] = { whole };
+	uint32_t slot = begin(1, 0, ENTRY), other = begin(1, 1, ENTRY);
+	struct soda_cache_line line = { .stands = false, .first = other };
+	struct soda_cache_ref ref;
+	struct late first, late, passing = { .w.done = woken };
+
+	soda_cache_fill_queue(cache, slot, &line);
+	wait_for(&first, 1, 0); /* the line moves on */
+	line.stands = true;
+	wait_for(&late, 1, 0); /* where somebody waits already */
+	assert_int_equal(soda_cache_acquire(cache, 1, 4 * PAGE, 2 * PAGE, &passing.w, &ref),
+			 SODA_CACHE_MISS);
+	assert_int_equal(passing.calls, 0);
+	line.first = slot;
+	wait_for(&passing, 1, 15 * PAGE); /* it is next */
+	assert_int_equal(soda_cache_fill_start(cache, slot, runs, 1), 2);
+	assert_int_equal(runs[0].at, 0);
+	assert_int_equal(runs[0].bytes, 4 * PAGE);
+	assert_int_equal(runs[1].at, 6 * PAGE);
+	assert_int_equal(runs[1].bytes, 10 * PAGE);
+	soda_cache_fill_end(cache, slot, 0);
+	assert_int_equal(first.status, 0);
+	assert_int_equal(late.status, 0);
+	assert_int_equal(passing.status, 0);
+	assert_int_equal(ask(1, 4 * PAGE, PAGE), SODA_CACHE_MISS);
+	assert_int_equal(counts().bytes_filled, 14 * PAGE);
+	for (int i = 0; i < 3; i++)
+		soda_cache_release(cache, slot);
+	soda_cache_fill_end(cache, other, 0);
+}
+
+/* Who has a part of it keeps that; nobody finds it any more. */
+static void a_fill_fails_after_a_part(void **state)
+{
+	uint32_t slot = begin(1, 0, ENTRY), n = 0;
+	struct late first, last;
+
+	wait_for(&first, 1, 0);
+	wait_for(&last, 1, ENTRY - PAGE);
+	soda_cache_fill_part(cache, slot, 0, PAGE);
+	assert_int_equal(first.calls, 1);
+	soda_cache_fill_end(cache, slot, -EIO);
+	assert_int_equal(last.status, -EIO);
+	assert_int_equal(ask(1, 0, PAGE), SODA_CACHE_MISS);
+	while (soda_cache_reclaim(cache) != SODA_CACHE_NONE)
+		n++;
+	assert_int_equal(n, SLOTS - 1);
+	assert_int_equal(first.byte, 16);
+	soda_cache_release(cache, slot);
+	assert_int_equal(soda_cache_reclaim(cache), slot);
+}
+
+static void a_write_hides_a_part(void **state)
+{
+	uint32_t slot = begin(1, 0, ENTRY);
+	struct late stale, other;
+
+	wait_for(&stale, 1, PAGE);
+	wait_for(&other, 1, 2 * PAGE);
+	soda_cache_written(cache, 1, PAGE, PAGE);
+	soda_cache_fill_part(cache, slot, 0, 4 * PAGE);
+	assert_int_equal(stale.calls, 0);
+	assert_int_equal(other.calls, 1);
+	assert_int_equal(ask(1, PAGE, PAGE), SODA_CACHE_MISS);
+	assert_int_equal(ask(1, 0, PAGE), SODA_CACHE_HIT);
+	soda_cache_written(cache, 1, 0, PAGE); /* here already */
+	assert_int_equal(ask(1, 0, PAGE), SODA_CACHE_MISS);
+	soda_cache_fill_end(cache, slot, 0);
+	assert_int_equal(stale.status, -ESTALE);
+	assert_int_equal(ask(1, 0, 2 * PAGE), SODA_CACHE_MISS);
+	soda_cache_release(cache, slot);
+}
+
+/* It comes to an entry that nobody has any more. */
+static void a_part_of_a_forgotten_entry(void **state)
+{
+	uint32_t slot = begin(1, 0, ENTRY);
+	struct late late;
+
+	wait_for(&late, 1, 0);
+	soda_cache_forget(cache, 1);
+	soda_cache_fill_part(cache, slot, 0, PAGE);
+	assert_int_equal(late.calls, 0);
+	fill(1, 0); /* anew, elsewhere */
+	soda_cache_fill_part(cache, slot, PAGE, PAGE);
+	soda_cache_fill_end(cache, slot, 0);
+	assert_int_equal(late.status, -ESTALE);
+	assert_int_equal(ask(1, 0, PAGE), SODA_CACHE_HIT);
+}
+
 static void a_failed_fill_says_so_and_frees_the_slot(void **state)
 {
 	uint32_t slot = begin(1, 0, ENTRY), n = 0;
@@ -381,6 +505,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_used_stays, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(late_hits_get_the_bytes_and_a_reference, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(parts_are_there_before_the_whole, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_request_passes_a_line, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_fill_fails_after_a_part, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_write_hides_a_part, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_part_of_a_forgotten_entry, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_failed_fill_says_so_and_frees_the_slot, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_write_hides_its_sectors_only, set_up, tear_down),

@@ -128,6 +128,8 @@ static void *write_pages(void *arg)
 
 static void fill_one(uint64_t *dice)
 {
+	static const struct soda_cache_line line = { .stands = true, .first = SLOTS - 1 };
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX] = { whole };
 	struct soda_cache_key key = { 1, roll(dice) % FAR };
 	uint32_t slot = soda_cache_reclaim(cache);
 	uint8_t *memory;
@@ -141,11 +143,18 @@ static void fill_one(uint64_t *dice)
 		return;
 	while (soda_cache_fill_begin(cache, slot, &key, &whole, 1, &memory))
 		key.entry = (key.entry + 1) % FAR;
+	if (key.entry % 3 == 0) {
+		soda_cache_fill_queue(cache, slot, &line);
+		sched_yield(); /* requests pass it */
+		soda_cache_fill_start(cache, slot, runs, 1);
+	}
 	for (uint32_t i = 0; i < ENTRY / PAGE; i++) {
 		uint32_t page = (uint32_t)key.entry * (ENTRY / PAGE) + i;
 		uint32_t word[2] = { page, atomic_load(&stored[page]) };
 
 		memcpy(memory + i * PAGE, word, sizeof(word));
+		if (i % 4 == 3 && key.entry % 2)
+			soda_cache_fill_part(cache, slot, (i - 3) * PAGE, 4 * PAGE);
 	}
 	soda_cache_fill_end(cache, slot, roll(dice) % 16 ? 0 : -EIO);
 }

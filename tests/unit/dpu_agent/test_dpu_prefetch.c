@@ -20,10 +20,11 @@ enum { CHUNKS = 16, ENTRY = CHUNKS * SIM_PAGE, SLOTS = 64 };
 
 static struct soda_prefetch *p;
 static unsigned per_server; /* 0 */
+static uint32_t slots = SLOTS;
 
 static void make(uint32_t max_owners, bool always)
 {
-	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
+	struct soda_prefetch_options opt = { .cache_bytes = slots * (uint64_t)ENTRY,
 					     .entry_bytes = ENTRY,
 					     .max_owners = max_owners,
 					     .always = always,
@@ -274,6 +275,121 @@ static void a_silent_server_has_its_number(void **state)
 	soda_prefetch_destroy(p);
 }
 
+static void never_done(struct soda_cache_waiter *w, int status, const struct soda_cache_ref *ref)
+{
+	if (!status)
+		soda_cache_release(soda_prefetch_cache(p), ref->slot);
+}
+
+static void note_fetched(void *arg, const struct soda_owner_stats *owner)
+{
+	*(uint64_t *)arg = owner->bytes_fetched;
+}
+
+/*
+ * A server has its number under way: a READ of an entry that is not even next there does not wait.
+ * It is not fetched a second time, and paid back.
+ */
+static void a_read_passes_what_waits(void **state)
+{
+	struct soda_owner_name a = { .id = { 1, 1 }, .at = 1, .bytes = 64 << 20 };
+	struct soda_cache_waiter next = { .done = never_done }, behind = next;
+	struct soda_fill *busy[2], *f;
+	struct soda_cache_ref ref;
+	uint64_t at, before, after;
+	uint32_t owner;
+
+	per_server = 2;
+	make(0, true);
+	per_server = 0;
+	owner = opened(&a);
+	read_on(owner, 0, 16 * CHUNKS);
+	busy[0] = soda_prefetch_take(p);
+	busy[1] = soda_prefetch_take(p);
+	assert_null(soda_prefetch_take(p));
+	at = busy[1]->offset + ENTRY;
+	soda_prefetch_each(p, note_fetched, &before);
+	assert_int_equal(soda_prefetch_read(p, owner, at, SIM_PAGE, NULL, &next, &ref),
+			 SODA_CACHE_LATE);
+	assert_int_equal(
+		soda_prefetch_read(p, owner, at + ENTRY + SIM_PAGE, SIM_PAGE, NULL, &behind, &ref),
+		SODA_CACHE_MISS);
+	soda_prefetch_filled(p, busy[0], 0);
+	soda_prefetch_filled(p, busy[1], 0);
+	f = soda_prefetch_take(p);
+	assert_int_equal(f->offset, at);
+	assert_int_equal(f->bytes, ENTRY);
+	soda_prefetch_filled(p, f, 0);
+	f = soda_prefetch_take(p);
+	assert_int_equal(f->offset, at + ENTRY);
+	assert_int_equal(f->bytes, ENTRY - SIM_PAGE);
+	assert_int_equal(f->runs_n, 2);
+	soda_prefetch_each(p, note_fetched, &after);
+	assert_int_equal(before - after, SIM_PAGE);
+	soda_prefetch_filled(p, f, 0);
+	soda_prefetch_stop(p);
+	soda_prefetch_close(p, owner, true);
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
+/* Owners of servers 1 to n. */
+static void open_many(uint32_t *owners, uint16_t n)
+{
+	for (uint16_t at = 1; at <= n; at++) {
+		struct soda_owner_name name = { .id = { at, 1 }, .at = at, .bytes = 64 << 20 };
+
+		owners[at - 1] = opened(&name);
+	}
+}
+
+static void close_many(const uint32_t *owners, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++)
+		soda_prefetch_close(p, owners[i], true);
+}
+
+/*
+ * Nine servers of ten do not answer, and the cache has few slots: what waits for those gives way,
+ * so that reading ahead at the tenth goes on.
+ * Promise R7.
+ */
+static void silent_servers_leave_slots(void **state)
+{
+	enum { SERVERS = 10, FEW = 3 * SERVERS };
+	uint32_t owners[SERVERS], n = 0, taken = 0;
+	struct soda_fill *silent[SERVERS * 2], *f;
+
+	slots = FEW;
+	per_server = 2;
+	make(0, true);
+	per_server = 0;
+	slots = SLOTS;
+	open_many(owners, SERVERS);
+	for (uint32_t at = 0; at < 64 * CHUNKS; at += CHUNKS)
+		for (uint32_t i = 0; i < SERVERS - 1; i++) {
+			read_on(owners[i], at, CHUNKS);
+			while ((f = soda_prefetch_take(p)))
+				silent[taken++] = f;
+		}
+	assert_int_equal(taken, 2 * (SERVERS - 1));
+	for (uint32_t i = 0; i < 64 * CHUNKS; i++) {
+		read_on(owners[SERVERS - 1], i, 1);
+		while ((f = soda_prefetch_take(p))) {
+			assert_int_equal(f->owner, owners[SERVERS - 1]);
+			soda_prefetch_filled(p, f, 0);
+			n++;
+		}
+	}
+	assert_true(n > 32);
+	while (taken)
+		soda_prefetch_filled(p, silent[--taken], 0);
+	soda_prefetch_stop(p);
+	close_many(owners, SERVERS);
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
 /* How many entries of the owner are in the cache. */
 static uint32_t entries_of(uint32_t owner)
 {
@@ -357,6 +473,29 @@ static void a_failed_fetch_makes_a_pause(void **state)
 	}
 	soda_prefetch_stats(p, &s);
 	assert_in_range(s.cache.fills_failed, 1, 4);
+	soda_prefetch_destroy(p);
+}
+
+/* A fetch of a server that fails makes no pause for another one. */
+static void a_pause_is_one_servers(void **state)
+{
+	uint32_t owners[2], n = 0;
+	struct soda_fill *f;
+
+	make(0, true);
+	open_many(owners, 2);
+	for (uint32_t i = 0; i < 8 * CHUNKS; i++) {
+		read_on(owners[0], i, 1);
+		while ((f = soda_prefetch_take(p)))
+			soda_prefetch_filled(p, f, f->owner == owners[0] ? -EIO : 0);
+		read_on(owners[1], i, 1);
+		while ((f = soda_prefetch_take(p))) {
+			n += f->owner == owners[1];
+			soda_prefetch_filled(p, f, 0);
+		}
+	}
+	assert_true(n >= 7);
+	close_many(owners, 2);
 	soda_prefetch_destroy(p);
 }
 
@@ -457,6 +596,83 @@ static void *passers_by(void *arg)
 	return NULL;
 }
 
+/* Servers that do not answer until they are let, which block the threads that ask them. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+static uint32_t asleep, answered; /* fetches that wait for these servers; of the other one */
+static bool let;
+
+static void fill_of_many(void *arg, struct soda_fill *fill)
+{
+	const uint32_t *lively = arg;
+
+	pthread_mutex_lock(&lock);
+	if (fill->owner == *lively)
+		answered++;
+	else
+		asleep++;
+	pthread_cond_broadcast(&moved);
+	while (fill->owner != *lively && !let)
+		pthread_cond_wait(&moved, &lock);
+	pthread_mutex_unlock(&lock);
+	soda_prefetch_filled(p, fill, 0);
+}
+
+/* Until *sum is n: a limit of time is meson's. */
+static void await_sum(const uint32_t *sum, uint32_t n)
+{
+	pthread_mutex_lock(&lock);
+	while (*sum < n)
+		pthread_cond_wait(&moved, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+static void read_only(uint32_t owner, uint32_t from, uint32_t pages)
+{
+	struct soda_cache_ref ref;
+
+	for (uint32_t i = from; i < from + pages; i++)
+		if (soda_prefetch_read(p, owner, i * (uint64_t)SIM_PAGE, SIM_PAGE, NULL, NULL,
+				       &ref) == SODA_CACHE_HIT)
+			soda_cache_release(soda_prefetch_cache(p), ref.slot);
+}
+
+/*
+ * Nine servers of ten do not answer, and each keeps two threads: there are others for the tenth.
+ * Promise R7.
+ */
+static void silent_servers_leave_workers(void **state)
+{
+	enum { SERVERS = 10 };
+	static const struct soda_prefetch_ops ops = { .fill = fill_of_many };
+	uint32_t owners[SERVERS];
+	struct soda_prefetch_options opt = { .cache_bytes = 4 * SLOTS * (uint64_t)ENTRY,
+					     .entry_bytes = ENTRY,
+					     .always = true,
+					     .per_server = 2 };
+
+	assert_int_equal(soda_prefetch_create(&opt, &ops, &owners[SERVERS - 1], &p), 0);
+	open_many(owners, SERVERS);
+	assert_int_equal(soda_prefetch_start(p, 4, SODA_PREFETCH_WORKERS_MAX), 0);
+	for (uint32_t i = 0; i < SERVERS - 1; i++) {
+		read_only(owners[i], 0, 8 * CHUNKS);
+		await_sum(&asleep, 2 * (i + 1));
+	}
+	for (uint32_t i = 0; i < 16; i++) {
+		read_only(owners[SERVERS - 1], i * CHUNKS, CHUNKS);
+		await_sum(&answered, i + 1);
+	}
+	pthread_mutex_lock(&lock);
+	assert_int_equal(asleep, 2 * (SERVERS - 1));
+	let = true;
+	pthread_cond_broadcast(&moved);
+	pthread_mutex_unlock(&lock);
+	soda_prefetch_stop(p);
+	close_many(owners, SERVERS);
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
 static void threads(void **state)
 {
 	static const struct soda_prefetch_ops ops = { .fill = fill_now };
@@ -468,7 +684,7 @@ static void threads(void **state)
 	pthread_t t[CLIENTS + 1];
 
 	assert_int_equal(soda_prefetch_create(&opt, &ops, NULL, &p), 0);
-	assert_int_equal(soda_prefetch_start(p, 2), 0);
+	assert_int_equal(soda_prefetch_start(p, 2, 2), 0);
 	for (int i = 0; i <= CLIENTS; i++) {
 		seeds[i] = roll(&dice) | 1;
 		assert_int_equal(
@@ -497,7 +713,7 @@ static void workers_end(void **state)
 
 	for (int i = 0; i < ROUNDS; i++) {
 		assert_int_equal(soda_prefetch_create(&opt, &ops, NULL, &p), 0);
-		assert_int_equal(soda_prefetch_start(p, 2), 0);
+		assert_int_equal(soda_prefetch_start(p, 2, 2), 0);
 		for (int k = 0; k < i % 8; k++)
 			sched_yield();
 		soda_prefetch_stop(p);
@@ -514,8 +730,12 @@ int main(void)
 		cmocka_unit_test(the_table_of_owners_is_bounded),
 		cmocka_unit_test(a_fetch_of_a_closed_owner_ends_well),
 		cmocka_unit_test(a_silent_server_has_its_number),
+		cmocka_unit_test(a_read_passes_what_waits),
+		cmocka_unit_test(silent_servers_leave_slots),
 		cmocka_unit_test(a_tenant_keeps_its_part),
 		cmocka_unit_test(a_failed_fetch_makes_a_pause),
+		cmocka_unit_test(a_pause_is_one_servers),
+		cmocka_unit_test(silent_servers_leave_workers),
 		cmocka_unit_test(threads),
 		cmocka_unit_test(workers_end),
 	};

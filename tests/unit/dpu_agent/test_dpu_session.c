@@ -1617,6 +1617,46 @@ static void place_of_leaving(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+static void *let_bye(void *arg)
+{
+	usleep(20000);
+	FAKE_SET(hold_bye, false);
+	return NULL;
+}
+
+/*
+ * The server has its clients, and one of them is a program that has said goodbye to the agent,
+ * which has not yet passed that on: the next program waits for that.
+ */
+static void servers_place_of_leaving(void **state)
+{
+	const uint8_t later = SODA_WIRE_BYE_LATER;
+	struct program p, next = { 0 };
+	uint64_t since;
+	pthread_t t;
+	int ret;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(most_clients, 1);
+	FAKE_SET(hold_bye, true);
+	since = soda_now_ms();
+	assert_int_equal(program_call(&p, SODA_MSG_BYE, &later, 1), 0);
+	program_vanish(&p);
+	assert_int_equal(pthread_create(&t, NULL, let_bye, NULL), 0);
+	ret = program_hello(&next);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	/* on a busy machine the end may come later than it is waited for */
+	if (ret && soda_now_ms() - since >= SODA_DPU_LEAVING_MS) {
+		AWAIT(!fake_clients());
+		next = (struct program){ 0 };
+		ret = program_hello(&next);
+	}
+	assert_int_equal(ret, 0);
+	leave(&next);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* STORE: the map of the region, as that of the other program's where there is one. */
 static int join_store(struct program *p, const struct program *as, uint64_t secret)
 {
@@ -1916,6 +1956,7 @@ int main(void)
 		cmocka_unit_test_setup(one_object_of_two_members, set_up),
 		cmocka_unit_test_setup(refused_leave_nothing, set_up),
 		cmocka_unit_test_setup(place_of_leaving, set_up),
+		cmocka_unit_test_setup(servers_place_of_leaving, set_up),
 		cmocka_unit_test_setup(silent_member, set_up),
 		cmocka_unit_test_setup(room_of_a_lost_connection, set_up),
 		cmocka_unit_test_setup(comes_back_before_its_turn, set_up),

@@ -169,13 +169,21 @@ bool fake_knows(uint64_t client)
 	return knows;
 }
 
-unsigned fake_clients(void)
+static unsigned clients_locked(void)
 {
 	unsigned n = 0;
 
-	fake_lock_net();
 	for (int i = 0; i < CLIENTS; i++)
 		n += clients[i].id != 0;
+	return n;
+}
+
+unsigned fake_clients(void)
+{
+	unsigned n;
+
+	fake_lock_net();
+	n = clients_locked();
 	fake_unlock_net();
 	return n;
 }
@@ -220,6 +228,8 @@ static int hello_locked(const struct soda_wire_hello *hello, enum soda_conn_kind
 		c->epoch = hello->epoch;
 		fail_all_locked(c->id, c->epoch);
 	}
+	if (!c && fake_upstream.most_clients && clients_locked() >= fake_upstream.most_clients)
+		return -EBUSY;
 	for (int i = 0; !c && i < CLIENTS; i++)
 		if (!clients[i].id)
 			c = &clients[i];

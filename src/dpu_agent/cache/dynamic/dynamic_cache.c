@@ -25,7 +25,9 @@ struct entry {
 	uint32_t bytes;
 	_Atomic uint32_t use; /* grows under the shard's lock only, shrinks without */
 	_Atomic uint32_t state;
-	uint64_t valid, used; /* sectors; used: met a request */
+	uint64_t valid, used; /* sectors that are not hidden; those that have met a request */
+	uint64_t here;	      /* while FILLING: those whose bytes have come */
+	const struct soda_cache_line *line; /* likewise, while it is queued; else NULL */
 	bool touched;
 	struct soda_cache_waiter *waiters;
 	uint32_t next_empty; /* of `emptied` */
@@ -277,18 +279,36 @@ static void count_useless_locked(struct soda_cache *cache, struct shard *s, cons
 	count_unused_locked(cache, s, e, e->valid & ~e->used);
 }
 
+/* Whether the entry is queued behind others, and nobody waits for any of these sectors. */
+static bool is_behind_locked(const struct soda_cache *cache, const struct entry *e,
+			     uint64_t sectors)
+{
+	if (!e->line || !atomic_load_explicit(&e->line->stands, memory_order_relaxed) ||
+	    &cache->entries[atomic_load_explicit(&e->line->first, memory_order_relaxed)] == e)
+		return false;
+	for (const struct soda_cache_waiter *w = e->waiters; w; w = w->next)
+		if (w->sectors & sectors)
+			return false;
+	return true;
+}
+
 /* What a request of these sectors finds in an entry. */
 static enum soda_cache_answer meet_locked(struct soda_cache *cache, struct entry *e,
 					  uint64_t sectors, struct soda_cache_waiter *waiter)
 {
 	if ((e->valid & sectors) != sectors)
 		return SODA_CACHE_MISS;
-	if (get_state(e) == READY) {
+	if (get_state(e) == READY || (e->here & sectors) == sectors) {
 		reference(e);
 		return SODA_CACHE_HIT;
 	}
 	if (!waiter)
 		return SODA_CACHE_MISS;
+	/* One sector stays: an entry that has none is in no table. */
+	if (is_behind_locked(cache, e, sectors) && e->valid != sectors) {
+		e->valid &= ~sectors;
+		return SODA_CACHE_MISS;
+	}
 	waiter->next = e->waiters;
 	waiter->sectors = sectors;
 	e->waiters = waiter;
@@ -448,13 +468,14 @@ int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct 
 	}
 	e->key = *key;
 	e->bytes = 0;
-	e->valid = 0;
+	e->valid = e->here = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		e->bytes += runs[i].bytes;
 		e->valid |= sectors_of(cache, runs[i].at, runs[i].bytes);
 	}
 	e->used = 0;
 	e->touched = false;
+	e->line = NULL;
 	e->waiters = NULL;
 	atomic_store_explicit(&e->use, 1, memory_order_relaxed); /* the fill's own */
 	set_state(e, FILLING);
@@ -464,6 +485,52 @@ int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct 
 	soda_lock_release(&s->lock);
 	*memory_p = memory_of(cache, slot);
 	return 0;
+}
+
+void soda_cache_fill_queue(struct soda_cache *cache, uint32_t slot,
+			   const struct soda_cache_line *line)
+{
+	struct entry *e = &cache->entries[slot];
+	struct shard *s;
+
+	bucket_of(cache, &e->key, &s); /* constant: the fill has a reference */
+	soda_lock_acquire(&s->lock);
+	e->line = line;
+	soda_lock_release(&s->lock);
+}
+
+/* The same in 64ths of an entry: small entries have less sectors, of a page each. */
+static uint64_t in_parts(const struct soda_cache *cache, uint64_t sectors)
+{
+	uint32_t parts = 1u << (cache->sector_shift + 6 - cache->entry_shift);
+	uint64_t wanted = 0;
+
+	for (uint32_t i = 0; i * parts < SECTORS; i++)
+		if (sectors >> i & 1)
+			wanted |= (UINT64_MAX >> (SECTORS - parts)) << i * parts;
+	return wanted;
+}
+
+uint32_t soda_cache_fill_start(struct soda_cache *cache, uint32_t slot,
+			       struct soda_cache_run runs[SODA_CACHE_RUNS_MAX], uint32_t n)
+{
+	struct entry *e = &cache->entries[slot];
+	uint32_t end = runs[n - 1].at + runs[n - 1].bytes, bytes = 0;
+	uint64_t awaited;
+	struct shard *s;
+
+	bucket_of(cache, &e->key, &s);
+	soda_lock_acquire(&s->lock);
+	e->line = NULL;
+	awaited = get_state(e) == FILLING ? e->valid : 0;
+	if (awaited) {
+		n = soda_cache_plan(cache, end, in_parts(cache, awaited), runs);
+		for (uint32_t i = 0; i < n; i++)
+			bytes += runs[i].bytes;
+		e->bytes = bytes;
+	}
+	soda_lock_release(&s->lock);
+	return awaited ? n : 0;
 }
 
 /* Take the entry out of the hash.  True: its slot is empty, and the caller's; else the last
@@ -487,6 +554,48 @@ static bool unlink_locked(struct soda_cache *cache, struct shard *s, uint32_t *b
 	atomic_store_explicit(&e->use, 0, memory_order_relaxed);
 	set_state(e, EMPTY);
 	return true;
+}
+
+/* Take out the waiters all of whose sectors are here: each gets a reference. */
+static struct soda_cache_waiter *take_served_locked(struct entry *e)
+{
+	struct soda_cache_waiter **link = &e->waiters, *served = NULL;
+
+	while (*link) {
+		struct soda_cache_waiter *w = *link;
+
+		if ((e->here & e->valid & w->sectors) != w->sectors) {
+			link = &w->next;
+			continue;
+		}
+		*link = w->next;
+		w->next = served;
+		served = w;
+		reference(e);
+	}
+	return served;
+}
+
+void soda_cache_fill_part(struct soda_cache *cache, uint32_t slot, uint32_t at, uint32_t bytes)
+{
+	struct entry *e = &cache->entries[slot];
+	struct soda_cache_ref ref = { .slot = slot };
+	struct soda_cache_waiter *w = NULL, *next;
+	struct shard *s;
+
+	bucket_of(cache, &e->key, &s); /* constant: the fill has a reference */
+	assert(!(at & ((1u << cache->sector_shift) - 1)));
+	soda_lock_acquire(&s->lock);
+	if (get_state(e) == FILLING) {
+		e->here |= sectors_of(cache, at, bytes);
+		w = take_served_locked(e);
+	}
+	soda_lock_release(&s->lock);
+	for (; w; w = next) {
+		next = w->next; /* done() may free the waiter */
+		ref.memory = memory_of(cache, slot) + w->offset;
+		w->done(w, 0, &ref);
+	}
 }
 
 /* Each waiter that gets bytes gets a reference; status for the others. */

@@ -4,11 +4,28 @@
  * It decides nothing (prefetch.h, policy.h) and moves no data.
  *
  *   EMPTY --fill_begin--> FILLING --fill_end--> READY --evict--> EMPTY
- *                            |                    |
- *                            +---- forget, every sector written to ----> LEAVING --> EMPTY
+ *                          ^ | |                  |
+ *                fill_part-+ | +---- fill_end, failed ------------------> LEAVING --> EMPTY
+ *                            |                    |                         ^
+ *                            +---- forget, every sector written to ---------+
  *
  * An entry is linked in the hash while FILLING or READY.  A LEAVING entry was
  * unlinked while a thread held a reference; its slot is EMPTY once the last reference is released.
+ *
+ * Sectors, 64ths of an entry, are each
+ *
+ *   awaited  of a FILLING entry: will be read; a request that meets one waits
+ *   here     likewise, and its bytes have come (fill_part); or of a READY entry
+ *   hidden   not read, or written to since: a request goes to the server
+ *
+ * and go from awaited to here, and from both to hidden.  A request is answered when all of its
+ * sectors are here, whether the entry is FILLING or READY: it need not wait for the others.
+ *
+ * A FILLING entry may be queued at first (fill_queue): nothing of it is asked for until fill_start.
+ * While others are before it in a line that stands still, a request for awaited sectors that nobody
+ * waits for yet does not wait either: it goes to the server, and hides them, so that fill_start
+ * does not ask for them again.
+ *
  * An entry with a reference is never evicted, and its bytes do not change while it has one, but for
  * the fill itself.  (A WRITE to a range whose READ has not been answered races at the client; the
  * reader gets the older bytes.)
@@ -39,7 +56,8 @@ struct soda_cache;
 enum soda_cache_answer {
 	SODA_CACHE_MISS,
 	SODA_CACHE_HIT,
-	SODA_CACHE_LATE, /* the entry is being filled: the waiter is called when that ends */
+	SODA_CACHE_LATE, /* the entry is being filled: the waiter is called when its sectors are
+			    here */
 };
 
 /* Where the bytes lie. A reference on the slot is the receiver's, for soda_cache_release. */
@@ -50,10 +68,11 @@ struct soda_cache_ref {
 };
 
 /*
- * A request that waits for an entry that is being filled; the caller's memory, part
- * of its request.  done is called once, from the thread that ends the fill, with
- * status 0 and a reference; or with a negative errno, and the caller sends the READ to the server
- * (-ESTALE: the range was written to meanwhile).  done may call any function of the cache.
+ * A request that waits for sectors of an entry that is being filled; the caller's memory, part
+ * of its request.  done is called once: with status 0 and a reference, from the thread that says
+ * that the last of those sectors is here; or, from the one that ends the fill, with a negative
+ * errno, and the caller sends the READ to the server (-ESTALE: the range was written to meanwhile).
+ * done may call any function of the cache.
  */
 struct soda_cache_waiter {
 	void (*done)(struct soda_cache_waiter *waiter, int status,
@@ -137,7 +156,28 @@ uint32_t soda_cache_plan(const struct soda_cache *cache, uint32_t bytes, uint64_
  */
 int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct soda_cache_key *key,
 			  const struct soda_cache_run *runs, uint32_t n, uint8_t **memory_p);
-/* The bytes have arrived (status 0) or will not come: calls the waiters. */
+/* Where queued entries wait. */
+struct soda_cache_line {
+	_Atomic bool stands;	/* as many are under way as may be */
+	_Atomic uint32_t first; /* slot of the entry that is next; with that */
+};
+/* The entry that fill_begin has linked is queued in the line, which outlives that. */
+void soda_cache_fill_queue(struct soda_cache *cache, uint32_t slot,
+			   const struct soda_cache_line *line);
+/*
+ * It is queued no more: runs[n], those of fill_begin, become those of what is still to be read, and
+ * no more bytes than before.  How many runs; 0: nothing.
+ */
+uint32_t soda_cache_fill_start(struct soda_cache *cache, uint32_t slot,
+			       struct soda_cache_run runs[SODA_CACHE_RUNS_MAX], uint32_t n);
+/*
+ * A part of a run, which begins and ends with sectors or ends with its run, is here: calls the
+ * waiters that have all of theirs with it, and no other.  Before fill_end, from the thread that
+ * calls that or in order with it.
+ */
+void soda_cache_fill_part(struct soda_cache *cache, uint32_t slot, uint32_t at, uint32_t bytes);
+/* All bytes have arrived (status 0), or those that are not here will not come: calls the waiters.
+ */
 void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status);
 
 /* Take the entry out; the slot is EMPTY and the caller's. -EBUSY: not evictable. */

@@ -2,8 +2,6 @@
 #include "dpu_agent/cache/dynamic/prefetch.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +10,22 @@
 #include "base/wait.h"
 #include "dpu_agent/cache/dynamic/owner.h"
 #include "dpu_agent/cache/dynamic/recent_list.h"
+#include "dpu_agent/cache/dynamic/workers.h"
 #include "dpu_agent/cache/policy/plugin.h"
 #include "dpu_agent/cache/policy/policy_guard.h"
 
 /* What the path of a READ has to know of an owner, without a lock. */
 enum soda_owner_mode { SODA_MODE_UNCACHED, SODA_MODE_GHOSTS, SODA_MODE_ON };
+
+enum { SERVERS = 4 * SODA_MEMBERS_MAX };
+
+/* All 0, but for `at`: the place is free. */
+struct soda_fill_server {
+	uint16_t at;
+	uint32_t queued, taken; /* fetches that wait for a worker, and those under way */
+	uint32_t pause;		/* requests that cause no fetch, after one that failed */
+	struct soda_cache_line line;
+};
 
 struct soda_prefetch {
 	struct soda_cache *cache;
@@ -47,15 +56,12 @@ struct soda_prefetch {
 	struct soda_fill *queue[SODA_FILLS_MAX]; /* a ring of those that no worker has taken */
 	uint32_t queue_head, queue_n;
 	uint32_t underway;
-	uint32_t pause; /* requests that cause no fetch, after one that failed */
+	struct soda_fill_server servers[SERVERS]; /* of more at a time some share a place */
 	uint64_t begun, unwanted, unpaid, switched_on, switched_off;
 	bool stopping;
 
-	_Atomic uint32_t bell; /* futex: the workers sleep on it */
-	_Atomic uint32_t sleepers;
 	_Atomic uint32_t ended; /* futex: counts fills that ended */
-	pthread_t threads[SODA_PREFETCH_WORKERS_MAX];
-	unsigned workers; /* started; the caller's of start and stop */
+	struct soda_workers workers;
 };
 
 /* Whether entries of this owner are fetched. The lock is held. */
@@ -79,15 +85,6 @@ enum {
 	TOUCHED = 64,	  /* chunks of a view that are taken in with one request */
 	OWN_LOOKS = 4096, /* slots that are looked at for a tenant's own entry */
 };
-
-/* Wake one worker, if one is asleep. */
-static void ring(struct soda_prefetch *p)
-{
-	/* seq_cst, as in sleep_until_rung: either we see the sleeper or it sees the bell */
-	atomic_fetch_add(&p->bell, 1);
-	if (atomic_load(&p->sleepers))
-		soda_futex_wake(&p->bell, 1);
-}
 
 /* Changes of an owner; the lock is held. */
 
@@ -124,7 +121,7 @@ static void unwant_locked(struct soda_prefetch *p, uint32_t owner)
 	}
 	/* Requests that wait for these entries go to the server instead. */
 	if (p->queue_n)
-		ring(p);
+		soda_workers_ring(&p->workers);
 }
 
 /* Shares of tenants; the lock is held. */
@@ -280,7 +277,7 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 	}
 	pending = soda_recent_push(&p->recent, &item);
 	if (matters(mode, item.answer, ref.first, pending))
-		ring(p);
+		soda_workers_ring(&p->workers);
 	return item.answer;
 }
 
@@ -297,7 +294,7 @@ void soda_prefetch_note(struct soda_prefetch *p, uint32_t owner, uint64_t offset
 	if (mode == SODA_MODE_UNCACHED)
 		return;
 	if (matters(mode, answer, false, soda_recent_push(&p->recent, &item)))
-		ring(p);
+		soda_workers_ring(&p->workers);
 }
 
 void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
@@ -498,6 +495,45 @@ static bool fill_slot(struct soda_prefetch *p, struct soda_holder holder,
 	return true;
 }
 
+static struct soda_fill_server *server_of(struct soda_prefetch *p, uint16_t at)
+{
+	struct soda_fill_server *end = p->servers + SERVERS, *spare = NULL;
+
+	for (struct soda_fill_server *k = p->servers; k < end; k++)
+		if (!k->queued && !k->taken && !k->pause)
+			spare = spare ? spare : k;
+		else if (k->at == at)
+			return k;
+	if (!spare)
+		return &p->servers[at % SERVERS];
+	spare->at = at;
+	return spare;
+}
+
+static bool is_full(const struct soda_prefetch *p, const struct soda_fill_server *server)
+{
+	return p->per_server && server->taken >= p->per_server;
+}
+
+/* After a change of what waits for the server, or is under way: who is sent on (dynamic_cache.h).
+ */
+static void show_line(struct soda_prefetch *p, struct soda_fill_server *server)
+{
+	uint32_t first = SODA_CACHE_NONE;
+
+	for (uint32_t i = 0; i < p->queue_n && first == SODA_CACHE_NONE; i++) {
+		const struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+
+		if (fill->server == server && !fill->cancelled)
+			first = fill->slot;
+	}
+	/* relaxed: who sees it late waits, or is sent on, as a moment before */
+	if (first != SODA_CACHE_NONE)
+		atomic_store_explicit(&server->line.first, first, memory_order_relaxed);
+	atomic_store_explicit(&server->line.stands, first != SODA_CACHE_NONE && is_full(p, server),
+			      memory_order_relaxed);
+}
+
 /* What is read for a view has its place in the store when it is read. */
 static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
 		  const struct plan *plan)
@@ -517,11 +553,15 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 	memcpy(fill->runs, plan->runs, sizeof(fill->runs));
 	fill->owner = key->owner;
 	fill->owner_serial = o->serial;
-	fill->at = o->s.name.at;
+	fill->server = server_of(p, o->s.name.at);
+	fill->server->queued++;
 	fill->busy = true;
-	fill->cancelled = fill->taken = false;
+	fill->cancelled = false;
 	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
 	p->begun++;
+	if (fill->slot != SODA_CACHE_NONE)
+		soda_cache_fill_queue(p->cache, fill->slot, &fill->server->line);
+	show_line(p, fill->server);
 	return true;
 }
 
@@ -539,14 +579,47 @@ static bool has_entry(const struct soda_prefetch *p, const struct soda_owner *o,
 	return false;
 }
 
-/* How many fetches of the server wait for a worker. */
-static uint32_t queued_at(const struct soda_prefetch *p, uint16_t at)
+/*
+ * How many fetches of the server may wait for a worker: where others have some, too, its part of
+ * half of the slots, less those under way.
+ */
+static uint32_t most_queued(const struct soda_prefetch *p, const struct soda_fill_server *server)
 {
-	uint32_t n = 0;
+	uint32_t servers = 1, part;
 
-	for (uint32_t i = 0; i < p->queue_n; i++)
-		n += p->queue[(p->queue_head + i) % SODA_FILLS_MAX]->at == at;
-	return n;
+	for (const struct soda_fill_server *k = p->servers; k < p->servers + SERVERS; k++)
+		servers += k != server && k->queued + k->taken;
+	if (servers == 1)
+		return SODA_FILLS_QUEUED;
+	part = soda_cache_slots(p->cache) / 2 / servers;
+	part = part > p->per_server + 1 ? part - p->per_server : 1;
+	return part < SODA_FILLS_QUEUED ? part : SODA_FILLS_QUEUED;
+}
+
+/*
+ * No slot is left for an entry of the server.  The newest of those that wait for a server which has
+ * its number under way, and more that wait than this one has in all, ends without: a server that is
+ * silent keeps the slots of its number, and leaves the others'.
+ */
+static void make_room(struct soda_prefetch *p, const struct soda_fill_server *server)
+{
+	uint32_t most = server->queued + server->taken;
+	struct soda_fill *victim = NULL;
+
+	for (uint32_t i = 0; i < p->queue_n; i++) {
+		struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+		uint32_t n = fill->server->queued;
+
+		if (fill->cancelled || fill->slot == SODA_CACHE_NONE || n < most ||
+		    (n == most && !victim) || !is_full(p, fill->server))
+			continue;
+		victim = fill;
+		most = n;
+	}
+	if (!victim)
+		return;
+	victim->cancelled = true;
+	soda_workers_ring(&p->workers);
 }
 
 /* Begin a fetch; how many bytes it reads, 0: the entry is there already, or there is no slot. */
@@ -554,12 +627,13 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct
 		     const struct soda_cache_want *want)
 {
 	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
+	const struct soda_fill_server *server = server_of(p, o->s.name.at);
 	struct plan plan;
 
-	if (p->pause || has_entry(p, o, &key) || !soda_guard_admit(&p->guard, &key) ||
+	if (server->pause || has_entry(p, o, &key) || !soda_guard_admit(&p->guard, &key) ||
 	    !make_plan(p, o, item, want, &plan))
 		return 0;
-	if (p->stopping || queued_at(p, o->s.name.at) >= SODA_FILLS_QUEUED ||
+	if (p->stopping || server->queued >= most_queued(p, server) ||
 	    p->queue_n + p->underway == SODA_FILLS_MAX) {
 		p->unwanted++;
 		return 0;
@@ -571,6 +645,7 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct
 	o->s.bytes_fetched += plan.bytes;
 	if (!begin(p, o, &key, &plan)) {
 		pay_back(p, o, plan.bytes);
+		make_room(p, server);
 		p->unwanted++;
 		return 0;
 	}
@@ -628,6 +703,7 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 {
 	struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX];
 	struct soda_budget_news news = settle(p, o);
+	struct soda_fill_server *server = server_of(p, o->s.name.at);
 	uint64_t hit = 0, fetched = 0;
 	bool real = fetches(p, o), turned;
 	uint32_t n;
@@ -642,8 +718,8 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 		hit = item->bytes;
 	for (uint32_t i = 0; i < n; i++)
 		fetched += real ? want(p, o, item, &wants[i]) : imagine(p, o, item, &wants[i]);
-	if (p->pause)
-		p->pause--;
+	if (server->pause)
+		server->pause--;
 	o->s.requests++;
 	o->s.hits += item->answer == SODA_CACHE_HIT;
 	o->s.late_hits += item->answer == SODA_CACHE_LATE;
@@ -731,13 +807,7 @@ void soda_prefetch_step(struct soda_prefetch *p)
 /* Whether the fill's server may have one more under way, or the fill is to end without. */
 static bool may_take(const struct soda_prefetch *p, const struct soda_fill *fill)
 {
-	unsigned n = 0;
-
-	if (!p->per_server || p->stopping || fill->cancelled)
-		return true;
-	for (const struct soda_fill *f = p->fills; f < p->fills + SODA_FILLS_MAX; f++)
-		n += f->busy && f->taken && f->at == fill->at;
-	return n < p->per_server;
+	return p->stopping || fill->cancelled || !is_full(p, fill->server);
 }
 
 /* Take the i-th out of the queue. */
@@ -753,6 +823,21 @@ static struct soda_fill *unqueue(struct soda_prefetch *p, uint32_t i)
 	return fill;
 }
 
+/* What requests have hidden since the fill was queued is not read, and paid back. */
+static void start(struct soda_prefetch *p, struct soda_fill *fill)
+{
+	struct soda_owner *o = soda_owner_get(&p->owners, fill->owner);
+	uint32_t bytes = 0;
+
+	fill->runs_n = soda_cache_fill_start(p->cache, fill->slot, fill->runs, fill->runs_n);
+	for (uint32_t i = 0; i < fill->runs_n; i++)
+		bytes += fill->runs[i].bytes;
+	if (o && o->serial == fill->owner_serial && bytes < fill->bytes)
+		pay_back(p, o, fill->bytes - bytes);
+	fill->bytes = bytes;
+	fill->cancelled = !bytes;
+}
+
 /* The first of the queue whose server has not its number under way. */
 static struct soda_fill *take(struct soda_prefetch *p)
 {
@@ -764,7 +849,11 @@ static struct soda_fill *take(struct soda_prefetch *p)
 		i++;
 	if (i < p->queue_n) {
 		fill = unqueue(p, i);
-		fill->taken = true;
+		fill->server->queued--;
+		fill->server->taken++;
+		if (fill->slot != SODA_CACHE_NONE && !fill->cancelled)
+			start(p, fill);
+		show_line(p, fill->server);
 		p->underway++;
 	}
 	soda_lock_release(&p->lock);
@@ -817,8 +906,10 @@ void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int s
 	if (o && o->serial == fill->owner_serial && unread(fill, status))
 		pay_back(p, o, unread(fill, status));
 	if (status && !fill->cancelled)
-		p->pause = PAUSE;
+		fill->server->pause = PAUSE;
 	fill->busy = false;
+	fill->server->taken--;
+	show_line(p, fill->server);
 	p->underway--;
 	atomic_fetch_add_explicit(&p->ended, 1, memory_order_relaxed);
 	soda_lock_release(&p->lock);
@@ -836,67 +927,33 @@ static bool idle(struct soda_prefetch *p)
 	return idle;
 }
 
-/* The workers: each decides and fetches; as many fetches are under way as there are workers. */
-
-static void sleep_until_rung(struct soda_prefetch *p, uint32_t heard)
-{
-	atomic_fetch_add(&p->sleepers, 1);
-	if (atomic_load(&p->bell) == heard)
-		soda_futex_wait(&p->bell, heard, -1);
-	atomic_fetch_sub(&p->sleepers, 1);
-}
-
-static bool stopping(struct soda_prefetch *p)
-{
-	bool stop;
-
-	soda_lock_acquire(&p->lock);
-	stop = p->stopping;
-	soda_lock_release(&p->lock);
-	return stop;
-}
-
-static void *work(void *arg)
+/* A worker's turn: it decides, and fetches what may be fetched. */
+static bool turn(void *arg)
 {
 	struct soda_prefetch *p = arg;
+	struct soda_fill *fill;
 
-	for (;;) {
-		/* before `stopping`: the bell that is rung after it must not have been heard yet */
-		uint32_t heard = atomic_load(&p->bell);
-		struct soda_fill *fill;
-
-		if (stopping(p))
-			return NULL;
-		soda_prefetch_step(p);
-		fill = soda_prefetch_take(p);
-		if (!fill) {
-			sleep_until_rung(p, heard);
-			continue;
-		}
-		/* A fill that blocks should not be alone, where more is wanted. */
-		if (!idle(p))
-			ring(p);
-		p->ops->fill(p->arg, fill);
-	}
+	soda_prefetch_step(p);
+	fill = soda_prefetch_take(p);
+	if (!fill)
+		return false;
+	/* A fill that blocks should not be alone, where more is wanted. */
+	if (!idle(p))
+		soda_workers_ring(&p->workers);
+	soda_workers_block(&p->workers);
+	p->ops->fill(p->arg, fill);
+	soda_workers_unblock(&p->workers);
+	return true;
 }
 
-int soda_prefetch_start(struct soda_prefetch *p, unsigned workers)
+int soda_prefetch_start(struct soda_prefetch *p, unsigned least, unsigned most)
 {
-	sigset_t all, saved;
-	int err = 0;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	for (unsigned i = 0; i < workers && i < SODA_PREFETCH_WORKERS_MAX && !err; i++) {
-		err = pthread_create(&p->threads[p->workers], NULL, work, p);
-		if (err)
-			break;
-		pthread_setname_np(p->threads[p->workers++], "soda-prefetch");
-	}
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
-	if (err)
-		soda_prefetch_stop(p);
-	return err ? -EAGAIN : 0;
+	p->workers.name = "soda-prefetch";
+	p->workers.turn = turn;
+	p->workers.arg = p;
+	p->workers.least = least;
+	p->workers.most = most;
+	return soda_workers_start(&p->workers);
 }
 
 /* End the fetches in the queue, which no worker will take, and tell their waiters. */
@@ -915,11 +972,7 @@ void soda_prefetch_stop(struct soda_prefetch *p)
 	soda_lock_acquire(&p->lock);
 	p->stopping = true;
 	soda_lock_release(&p->lock);
-	atomic_fetch_add(&p->bell, 1);
-	soda_futex_wake(&p->bell, INT32_MAX);
-	for (unsigned i = 0; i < p->workers; i++)
-		soda_wait_join(p->threads[i], "a prefetch worker to end");
-	p->workers = 0;
+	soda_workers_stop(&p->workers);
 	end_queue(p);
 	soda_wait_begin(&wait, "what is fetched ahead to come back");
 	for (;;) {

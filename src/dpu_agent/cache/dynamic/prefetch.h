@@ -35,6 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "base/shares.h"
 #include "dpu_agent/cache/dynamic/budget.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
@@ -43,8 +44,10 @@
 #include "soda_cache_policy.h"
 
 struct soda_prefetch;
+struct soda_fill_server;
 
-enum { SODA_PREFETCH_WORKERS_MAX = 16 };
+/* Two a server of a pool, and two that decide while all of those wait. */
+enum { SODA_PREFETCH_WORKERS_MAX = 2 * SODA_MEMBERS_MAX + 2 };
 
 /* Most fetches that wait for a worker, of each server; and most in all. */
 enum { SODA_FILLS_QUEUED = 8, SODA_FILLS_MAX = 160 };
@@ -58,8 +61,9 @@ struct soda_fill {
 	uint64_t read; /* bytes that the server may have sent; set before soda_prefetch_filled */
 	uint32_t owner, slot;
 	uint64_t owner_serial;
-	uint16_t at;		     /* the owner's server */
-	bool busy, cancelled, taken; /* prefetch.c's; under its lock until it is taken */
+	/* prefetch.c's; under its lock until it is taken */
+	struct soda_fill_server *server;
+	bool busy, cancelled;
 };
 
 struct soda_prefetch_ops {
@@ -93,8 +97,8 @@ struct soda_prefetch_options {
 	enum soda_prefetch_limit limit;
 	bool always; /* no adaptive switch, no limit: caching is on for all */
 	/*
-	 * So many fetches of one server are under way at a time, 0: any number.  Where there are
-	 * more workers than that, a server that does not answer leaves some for the others.
+	 * So many fetches of one server are under way at a time, 0: any number.  A server that does
+	 * not answer keeps so many workers and slots, and those of others are started and found.
 	 */
 	unsigned per_server;
 };
@@ -154,8 +158,11 @@ struct soda_prefetch_stats {
 int soda_prefetch_create(const struct soda_prefetch_options *opt,
 			 const struct soda_prefetch_ops *ops, void *arg,
 			 struct soda_prefetch **p_p);
-/* Start `workers` threads. 0 or -EAGAIN. */
-int soda_prefetch_start(struct soda_prefetch *p, unsigned workers);
+/*
+ * Start the least number of workers; more come, up to the most, while all of them wait for servers,
+ * and end when they are not needed (workers.h).  0 or -EAGAIN.
+ */
+int soda_prefetch_start(struct soda_prefetch *p, unsigned least, unsigned most);
 /* Begin no fetch, await those under way and the workers. A second call is a no-op. */
 void soda_prefetch_stop(struct soda_prefetch *p);
 /* After stop; no region is open, no reference left. NULL is a no-op. */
