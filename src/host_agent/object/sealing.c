@@ -424,7 +424,8 @@ void soda_sealing_end(struct soda_region *r)
 
 uint64_t soda_sealing_bytes(const struct soda_region *r)
 {
-	return r->sealing ? (atomic_load(&r->sealing->pages) + 1) * SODA_WIRE_PAGE : 0;
+	/* the child of a fork has neither secrets nor that mapping */
+	return r->sealing && secrets ? (atomic_load(&r->sealing->pages) + 1) * SODA_WIRE_PAGE : 0;
 }
 
 static uint8_t *entry_of(const struct sealed *z, uint32_t block)
