@@ -137,6 +137,8 @@ enum soda_advice {
 	SODA_STATIC_CACHE = 8,	/* keep in the DPU agent; a store is SIGSEGV from then on */
 	SODA_DYNAMIC_CACHE = 9, /* let the agent cache the object, and end STATIC_CACHE */
 	SODA_NO_CACHE = 10,	/* do not, and end it; without an agent all three: -ENOTSUP */
+	SODA_ABANDON = 11,	/* of a WRITABLE file: soda_free() and the end of the program write
+				   nothing of it back any more; for one that the server refuses */
 };
 
 /*
@@ -288,7 +290,8 @@ SODA_API void soda_free(void *p);
 
 /*
  * The same with -EINVAL instead of abort(), and the error of a failed
- * write-back of a WRITABLE file, which leaves the object in place.
+ * write-back of a WRITABLE file, which leaves the object in place; after
+ * soda_advise(SODA_ABANDON) it goes, and what was not written back is lost.
  */
 SODA_API int soda_try_free(void *p);
 
@@ -311,7 +314,8 @@ SODA_API int soda_sync(void *addr, size_t bytes);
  * buffer; -EIO, -ETIMEDOUT, -ENOTCONN: PIN of a page that cannot be had, nothing
  * is pinned; -ENOTSUP: needs a DPU agent, or STATIC_CACHE of an object with
  * redundancy; -EACCES: DISCARD of a read-only object
- * or of a range in the static cache; -ENOSPC: STATIC_CACHE over the agent's
+ * or of a range in the static cache; -EINVAL: ABANDON of what is no WRITABLE
+ * file; -ENOSPC: STATIC_CACHE over the agent's
  * capacity, nothing is loaded; -EBUSY: a static range lies across the edge; COLD
  * and STATIC_CACHE: the errors of soda_sync() where dirty data could not be
  * written back.

@@ -26,7 +26,7 @@ __all__ = ["OFF", "Array", "Error", "advise", "array", "empty", "full", "init", 
            "send", "shutdown", "stats", "sync", "tofile", "zeros"]
 
 _ADVICE = {"normal": 0, "sequential": 1, "random": 2, "willneed": 3, "cold": 4, "discard": 5, "pin": 6, "unpin": 7,
-           "static-cache": 8, "dynamic-cache": 9, "no-cache": 10}
+           "static-cache": 8, "dynamic-cache": 9, "no-cache": 10, "abandon": 11}
 _MODES = {"r": _soda.READ_ONLY, "r+": _soda.WRITABLE, "w+": _soda.WRITABLE | _soda.CREATE, "c": _soda.PRIVATE}
 _PIECE = 1 << 20  # bytes that go through local memory at once
 

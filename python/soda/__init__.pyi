@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 _Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
 _Order = Literal["C", "F"]
 _Advice = Literal["normal", "sequential", "random", "willneed", "cold", "discard", "pin", "unpin", "static-cache",
-                  "dynamic-cache", "no-cache"]
+                  "dynamic-cache", "no-cache", "abandon"]
 
 __version__: str
 OFF: int

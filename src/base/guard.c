@@ -2,7 +2,6 @@
 #include "base/guard.h"
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -12,22 +11,27 @@
 /* Where the thread goes on if its read fails; NULL: it is in no guard. */
 static __thread sigjmp_buf *place __attribute__((tls_model("initial-exec")));
 
-int soda_guard_call(void (*fn)(void *arg), void *arg)
+int soda_guard_call_at(struct soda_guard_place *at, void (*fn)(void *arg), void *arg)
 {
-	sigjmp_buf here;
-
 	/*
 	 * 0: saving the mask would be a system call; soda_guard_escape() restores it from the
 	 * context
 	 */
-	if (sigsetjmp(here, 0)) {
+	if (sigsetjmp(at->here, 0)) {
 		place = NULL;
 		return -EFAULT;
 	}
-	place = &here;
+	place = &at->here;
 	fn(arg);
 	place = NULL;
 	return 0;
+}
+
+int soda_guard_call(void (*fn)(void *arg), void *arg)
+{
+	struct soda_guard_place at;
+
+	return soda_guard_call_at(&at, fn, arg);
 }
 
 struct copy {

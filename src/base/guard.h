@@ -9,6 +9,7 @@
 #ifndef SODA_BASE_GUARD_H
 #define SODA_BASE_GUARD_H
 
+#include <setjmp.h>
 #include <stddef.h>
 
 /*
@@ -16,6 +17,15 @@
  * take no lock, and what it leaves half done must not matter.  SIGSEGV must not be blocked.
  */
 int soda_guard_call(void (*fn)(void *arg), void *arg);
+
+/*
+ * The same, with the caller's place for the registers to go back to, which is not on the stack: 200
+ * bytes of that, where a signal's handler seals.  One thread at a time uses a place.
+ */
+struct soda_guard_place {
+	sigjmp_buf here;
+};
+int soda_guard_call_at(struct soda_guard_place *at, void (*fn)(void *arg), void *arg);
 
 /* memcpy() from memory that may be closed. 0; -EFAULT: only some of it was copied. */
 int soda_guard_copy(void *to, const void *from, size_t bytes);

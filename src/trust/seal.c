@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * AES-256-GCM, and ChaCha20-Poly1305 by seal_chacha.h.
+ *
  * A context of EVP allocates where it gets its cipher; from then on a new nonce, data and a tag go
  * through it without allocation and without a lock (tests/unit/trust/test_seal.c traps both), and
  * so does a new key.
@@ -16,12 +18,12 @@
 
 #include "base/run.h"
 #include "trust/crypto.h"
+#include "trust/seal_chacha.h"
 
-enum { NONCE = 12 };
+enum { NONCE = SODA_CHACHA_NONCE };
 
 static struct {
 	EVP_CIPHER *(*fetch)(OSSL_LIB_CTX *ctx, const char *algorithm, const char *properties);
-	void (*drop)(EVP_CIPHER *cipher);
 	EVP_CIPHER_CTX *(*new)(void);
 	void (*free)(EVP_CIPHER_CTX *ctx);
 	int (*init)(EVP_CIPHER_CTX *ctx, const EVP_CIPHER *type, ENGINE *impl,
@@ -37,19 +39,19 @@ static const char *const names[SODA_SEAL_CIPHERS] = {
 	[SODA_SEAL_CHACHA20_POLY1305] = "ChaCha20-Poly1305",
 };
 
-/* Set by load(), then constant; NULL: the library does not have it, or it does not work. */
-static EVP_CIPHER *ciphers[SODA_SEAL_CIPHERS];
+/* Set by load(), then constant: the library has it, and it works. */
+static bool usable[SODA_SEAL_CIPHERS];
+static EVP_CIPHER *gcm;
 static enum soda_seal_cipher chosen;
 static int load_error;
 
 /* A context for each direction: a context that changes it works its key out again. */
-struct contexts {
-	EVP_CIPHER_CTX *seal, *open;
-	uint64_t seals_with, opens_with; /* serials of the keys that they have */
-};
-
 struct soda_seal_engine {
-	struct contexts of[SODA_SEAL_CIPHERS]; /* of ciphers that there are */
+	/* each if the cipher is there */
+	EVP_CIPHER_CTX *gcm_seal, *gcm_open;
+	struct soda_chacha chacha;
+	/* serials of the keys that they have */
+	uint64_t gcm_seals_with, gcm_opens_with, chacha_has;
 };
 
 static int symbols(void)
@@ -58,10 +60,10 @@ static int symbols(void)
 		const char *name;
 		void *at;
 	} wanted[] = {
-		{ "EVP_CIPHER_fetch", &evp.fetch },   { "EVP_CIPHER_free", &evp.drop },
-		{ "EVP_CIPHER_CTX_new", &evp.new },   { "EVP_CIPHER_CTX_free", &evp.free },
-		{ "EVP_CipherInit_ex", &evp.init },   { "EVP_CipherUpdate", &evp.update },
-		{ "EVP_CipherFinal_ex", &evp.final }, { "EVP_CIPHER_CTX_ctrl", &evp.ctrl },
+		{ "EVP_CIPHER_fetch", &evp.fetch },   { "EVP_CIPHER_CTX_new", &evp.new },
+		{ "EVP_CIPHER_CTX_free", &evp.free }, { "EVP_CipherInit_ex", &evp.init },
+		{ "EVP_CipherUpdate", &evp.update },  { "EVP_CipherFinal_ex", &evp.final },
+		{ "EVP_CIPHER_CTX_ctrl", &evp.ctrl },
 	};
 
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
@@ -74,21 +76,29 @@ static int symbols(void)
 	return 0;
 }
 
-static int open_contexts(EVP_CIPHER *cipher, struct contexts *e)
+static int open_gcm(struct soda_seal_engine *e)
 {
-	*e = (struct contexts){ .seal = evp.new(), .open = evp.new() };
-	if (!e->seal || !e->open)
+	e->gcm_seal = evp.new();
+	e->gcm_open = evp.new();
+	if (!e->gcm_seal || !e->gcm_open)
 		return -ENOMEM;
-	return evp.init(e->seal, cipher, NULL, NULL, NULL, 1) == 1 &&
-			       evp.init(e->open, cipher, NULL, NULL, NULL, 0) == 1
+	return evp.init(e->gcm_seal, gcm, NULL, NULL, NULL, 1) == 1 &&
+			       evp.init(e->gcm_open, gcm, NULL, NULL, NULL, 0) == 1
 		       ? 0
 		       : -EIO;
 }
 
-static void close_contexts(struct contexts *e)
+static int open_cipher(struct soda_seal_engine *e, enum soda_seal_cipher cipher)
 {
-	evp.free(e->seal);
-	evp.free(e->open);
+	return cipher == SODA_SEAL_AES_256_GCM ? open_gcm(e) : soda_chacha_open(&e->chacha);
+}
+
+/* Also of an engine that was opened half. */
+static void close_ciphers(struct soda_seal_engine *e)
+{
+	evp.free(e->gcm_seal);
+	evp.free(e->gcm_open);
+	soda_chacha_close(&e->chacha);
 }
 
 static uint64_t now_ns(void)
@@ -108,7 +118,7 @@ static uint64_t measure(enum soda_seal_cipher cipher)
 	struct soda_seal_engine e = { 0 };
 	uint8_t tag[SODA_SEAL_TAG];
 	uint64_t least = UINT64_MAX, from;
-	int ret = open_contexts(ciphers[cipher], &e.of[cipher]);
+	int ret = open_cipher(&e, cipher);
 
 	for (uint32_t i = 0; i < ROUNDS && !ret; i++) {
 		from = now_ns();
@@ -119,8 +129,15 @@ static uint64_t measure(enum soda_seal_cipher cipher)
 		from = now_ns() - from;
 		least = from < least ? from : least;
 	}
-	close_contexts(&e.of[cipher]);
+	close_ciphers(&e);
 	return ret ? 0 : least ? least : 1;
+}
+
+static bool find(enum soda_seal_cipher cipher)
+{
+	if (cipher == SODA_SEAL_AES_256_GCM)
+		return (gcm = evp.fetch(NULL, names[cipher], NULL));
+	return !soda_chacha_load();
 }
 
 static void load(void)
@@ -129,15 +146,12 @@ static void load(void)
 
 	load_error = symbols();
 	for (int i = SODA_SEAL_AES_256_GCM; i < SODA_SEAL_CIPHERS && !load_error; i++) {
-		uint64_t ns;
+		enum soda_seal_cipher cipher = (enum soda_seal_cipher)i;
+		uint64_t ns = find(cipher) ? measure(cipher) : 0;
 
-		ciphers[i] = evp.fetch(NULL, names[i], NULL);
-		ns = ciphers[i] ? measure((enum soda_seal_cipher)i) : 0;
-		if (!ns) {
-			evp.drop(ciphers[i]);
-			ciphers[i] = NULL;
-		} else if (!best || ns < best) {
-			chosen = (enum soda_seal_cipher)i;
+		usable[i] = ns;
+		if (ns && (!best || ns < best)) {
+			chosen = cipher;
 			best = ns;
 		}
 	}
@@ -170,7 +184,7 @@ enum soda_seal_cipher soda_seal_fastest(void)
 
 bool soda_seal_has(uint32_t cipher)
 {
-	return cipher < SODA_SEAL_CIPHERS && ciphers[cipher];
+	return cipher < SODA_SEAL_CIPHERS && usable[cipher];
 }
 
 uint64_t soda_seal_serial(void)
@@ -189,8 +203,8 @@ int soda_seal_engine_new(struct soda_seal_engine **engine_p)
 	e = calloc(1, sizeof(*e));
 	ret = e ? 0 : -ENOMEM;
 	for (int i = 0; i < SODA_SEAL_CIPHERS && !ret; i++)
-		if (ciphers[i])
-			ret = open_contexts(ciphers[i], &e->of[i]);
+		if (usable[i])
+			ret = open_cipher(e, (enum soda_seal_cipher)i);
 	soda_run_local(-1);
 	if (ret && e)
 		soda_seal_engine_free(e);
@@ -203,8 +217,7 @@ void soda_seal_engine_free(struct soda_seal_engine *engine)
 {
 	if (!engine)
 		return;
-	for (int i = 0; i < SODA_SEAL_CIPHERS; i++)
-		close_contexts(&engine->of[i]); /* which wipes */
+	close_ciphers(engine); /* which wipes */
 	free(engine);
 }
 
@@ -212,20 +225,20 @@ void soda_seal_engine_forget(struct soda_seal_engine *engine)
 {
 	static const uint8_t zeros[SODA_KEY_BYTES];
 
-	for (int i = 0; engine && i < SODA_SEAL_CIPHERS; i++)
-		if (engine->of[i].seal) {
-			evp.init(engine->of[i].seal, NULL, NULL, zeros, zeros, 1);
-			evp.init(engine->of[i].open, NULL, NULL, zeros, zeros, 0);
-			engine->of[i].seals_with = engine->of[i].opens_with = 0;
-		}
+	if (engine && engine->gcm_seal) {
+		evp.init(engine->gcm_seal, NULL, NULL, zeros, zeros, 1);
+		evp.init(engine->gcm_open, NULL, NULL, zeros, zeros, 0);
+		engine->gcm_seals_with = engine->gcm_opens_with = 0;
+	}
+	if (engine && engine->chacha.stream) {
+		soda_chacha_forget(&engine->chacha);
+		engine->chacha_has = 0;
+	}
 }
 
-/* NULL: the engine has not the key's cipher. */
-static struct contexts *contexts_of(struct soda_seal_engine *e, const struct soda_seal_key *key)
+static enum soda_seal_cipher cipher_of(const struct soda_seal_key *key)
 {
-	struct contexts *c = &e->of[key->cipher ? key->cipher : chosen];
-
-	return c->seal ? c : NULL;
+	return key->cipher ? key->cipher : chosen;
 }
 
 static void make_nonce(uint8_t nonce[NONCE], uint32_t block, uint64_t version)
@@ -245,39 +258,71 @@ static bool begin(EVP_CIPHER_CTX *ctx, uint64_t *has, const struct soda_seal_key
 	return done;
 }
 
+/* The same. */
+static bool begin_chacha(struct soda_seal_engine *e, const struct soda_seal_key *key,
+			 const uint8_t nonce[NONCE])
+{
+	bool same = e->chacha_has == key->serial, done;
+
+	done = e->chacha.stream && soda_chacha_begin(&e->chacha, same ? NULL : key->key, nonce);
+	e->chacha_has = done ? key->serial : 0;
+	return done;
+}
+
+static bool seal_gcm(struct soda_seal_engine *e, const struct soda_seal_key *key,
+		     const uint8_t nonce[NONCE], const void *plain, void *sealed, uint8_t *tag)
+{
+	uint8_t none[16];
+	int n = 0, more = 0;
+
+	return e->gcm_seal && begin(e->gcm_seal, &e->gcm_seals_with, key, nonce, 1) &&
+	       evp.update(e->gcm_seal, sealed, &n, plain, SODA_SEAL_BLOCK) == 1 &&
+	       evp.final(e->gcm_seal, none, &more) == 1 && n + more == SODA_SEAL_BLOCK &&
+	       evp.ctrl(e->gcm_seal, EVP_CTRL_AEAD_GET_TAG, SODA_SEAL_TAG, tag) == 1;
+}
+
+static bool open_by_gcm(struct soda_seal_engine *e, const struct soda_seal_key *key,
+			const uint8_t nonce[NONCE], const void *sealed, const uint8_t *tag,
+			void *plain)
+{
+	uint8_t none[16], wanted[SODA_SEAL_TAG];
+	int n = 0, more = 0;
+
+	memcpy(wanted, tag, sizeof(wanted)); /* the control function takes no constant */
+	return e->gcm_open && begin(e->gcm_open, &e->gcm_opens_with, key, nonce, 0) &&
+	       evp.ctrl(e->gcm_open, EVP_CTRL_AEAD_SET_TAG, SODA_SEAL_TAG, wanted) == 1 &&
+	       evp.update(e->gcm_open, plain, &n, sealed, SODA_SEAL_BLOCK) == 1 &&
+	       evp.final(e->gcm_open, none, &more) == 1 && n + more == SODA_SEAL_BLOCK;
+}
+
 int soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
 		    uint32_t block, uint64_t version, const void *plain, void *sealed,
 		    uint8_t tag[SODA_SEAL_TAG])
 {
-	struct contexts *c = contexts_of(engine, key);
-	EVP_CIPHER_CTX *ctx = c ? c->seal : NULL;
-	uint8_t nonce[NONCE], none[16];
-	int n = 0, more = 0;
+	uint8_t nonce[NONCE];
+	bool done;
 
 	make_nonce(nonce, block, version);
-	if (!c || !begin(ctx, &c->seals_with, key, nonce, 1) ||
-	    evp.update(ctx, sealed, &n, plain, SODA_SEAL_BLOCK) != 1 ||
-	    evp.final(ctx, none, &more) != 1 || n + more != SODA_SEAL_BLOCK ||
-	    evp.ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, SODA_SEAL_TAG, tag) != 1)
-		return -EIO;
-	return 0;
+	if (cipher_of(key) == SODA_SEAL_AES_256_GCM)
+		done = seal_gcm(engine, key, nonce, plain, sealed, tag);
+	else
+		done = begin_chacha(engine, key, nonce) &&
+		       soda_chacha_seal(&engine->chacha, plain, SODA_SEAL_BLOCK, sealed, tag);
+	return done ? 0 : -EIO;
 }
 
 int soda_open_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
 		    uint32_t block, uint64_t version, const void *sealed,
 		    const uint8_t tag[SODA_SEAL_TAG], void *plain)
 {
-	struct contexts *c = contexts_of(engine, key);
-	EVP_CIPHER_CTX *ctx = c ? c->open : NULL;
-	uint8_t nonce[NONCE], none[16], wanted[SODA_SEAL_TAG];
-	int n = 0, more = 0;
+	uint8_t nonce[NONCE];
+	bool done;
 
 	make_nonce(nonce, block, version);
-	memcpy(wanted, tag, sizeof(wanted)); /* the control function takes no constant */
-	if (!c || !begin(ctx, &c->opens_with, key, nonce, 0) ||
-	    evp.ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, SODA_SEAL_TAG, wanted) != 1 ||
-	    evp.update(ctx, plain, &n, sealed, SODA_SEAL_BLOCK) != 1 ||
-	    evp.final(ctx, none, &more) != 1 || n + more != SODA_SEAL_BLOCK)
-		return -EBADMSG;
-	return 0;
+	if (cipher_of(key) == SODA_SEAL_AES_256_GCM)
+		done = open_by_gcm(engine, key, nonce, sealed, tag, plain);
+	else
+		done = begin_chacha(engine, key, nonce) &&
+		       soda_chacha_unseal(&engine->chacha, sealed, SODA_SEAL_BLOCK, plain, tag);
+	return done ? 0 : -EBADMSG;
 }

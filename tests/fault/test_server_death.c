@@ -448,13 +448,13 @@ static void test_file_changed_unseen_fails(void **state)
 	check_changed_file(rewrite_unseen);
 }
 
-static uint64_t *open_writable(void)
+static uint64_t *open_writable(const char *buffer)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 	uint64_t *p;
 
 	cfg.server = struck_world.address;
-	cfg.buffer = "8M";
+	cfg.buffer = buffer;
 	cfg.threads = 1;
 	cfg.fault_timeout_ms = 15000;
 	start(&cfg);
@@ -468,7 +468,7 @@ static uint64_t *open_writable(void)
 /* It has what it read, and what it stored, and brings nothing of it back. */
 static void child_is_late(const void *arg)
 {
-	uint64_t *p = open_writable();
+	uint64_t *p = open_writable("8M");
 
 	p[0] = 4711;
 	let_parent_act();
@@ -478,9 +478,39 @@ static void child_is_late(const void *arg)
 	CHECK(soda_try_free(p) != 0, "a file that another program has written is closed");
 }
 
+/*
+ * What it has of such a file does not fill its page buffer, so that it goes on with other objects;
+ * and it lets the file go, by free or by its end, where it says so.
+ */
+static void child_lets_go(const void *by_free)
+{
+	enum { WORDS = FILE_BYTES / 8 };
+	uint64_t *p = open_writable("512K"), *other;
+
+	for (size_t i = 0; i < WORDS; i += CHUNK_WORDS)
+		p[i] = 4711 + i;
+	let_parent_act();
+	CHECK(soda_sync(p, FILE_BYTES) != 0, "a file that another program has written is written");
+	other = alloc_checked(FILE_BYTES);
+	for (size_t i = 0; i < WORDS; i += 512)
+		other[i] = mix(i, 2);
+	for (size_t i = 0; i < WORDS; i += 512)
+		CHECK_EQ(other[i], mix(i, 2));
+	CHECK_EQ(p[WORDS - CHUNK_WORDS], 4711 + WORDS - CHUNK_WORDS);
+	CHECK_EQ(soda_try_free(p), -EIO);
+	CHECK_EQ(soda_advise(other, FILE_BYTES, SODA_ABANDON), -EINVAL);
+	CHECK_EQ(soda_advise(p, FILE_BYTES, SODA_ABANDON), 0);
+	if (by_free) {
+		CHECK_EQ(soda_try_free(p), 0);
+		CHECK(stats_now().resident_bytes <= stats_now().buffer_bytes);
+		soda_free(other);
+	}
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
 static void child_commits(const void *arg)
 {
-	uint64_t *p = open_writable();
+	uint64_t *p = open_writable("8M");
 
 	for (size_t i = 0; i < FILE_BYTES / 8; i++)
 		p[i] = mix(i, 1);
@@ -507,9 +537,9 @@ static void restart_for_another(const void *arg)
 
 /* A writer of the file, and what happens meanwhile. The file's content, to be freed. */
 static uint64_t *run_writer(void (*child)(const void *arg), void (*during)(const void *arg),
-			    struct outcome *out)
+			    const void *arg, struct outcome *out)
 {
-	struct trial t = { .child = child, .during = during };
+	struct trial t = { .child = child, .during = during, .arg = arg };
 	uint64_t *data;
 
 	world_open(&struck_world, WORLD_DEFAULT, NULL);
@@ -525,7 +555,7 @@ static uint64_t *run_writer(void (*child)(const void *arg), void (*during)(const
 static void test_late_writer_is_refused(void **state)
 {
 	struct outcome out;
-	uint64_t *data = run_writer(child_is_late, restart_for_another, &out);
+	uint64_t *data = run_writer(child_is_late, restart_for_another, NULL, &out);
 
 	expect_says(&out, "it has changed");
 	for (size_t i = 0; i < FILE_BYTES / 8; i++)
@@ -533,10 +563,25 @@ static void test_late_writer_is_refused(void **state)
 	free(data);
 }
 
+/* Promise R10. */
+static void test_late_writer_lets_go(void **state)
+{
+	for (int by_free = 0; by_free < 2; by_free++) {
+		struct outcome out;
+		uint64_t *data =
+			run_writer(child_lets_go, restart_for_another, by_free ? "" : NULL, &out);
+
+		expect_says(&out, "SODA_ABANDON");
+		for (size_t i = 0; i < FILE_BYTES / 8; i++)
+			assert_int_equal(data[i], mix(i, 1));
+		free(data);
+	}
+}
+
 /* Nobody else has had the file. */
 static void child_is_alone(const void *arg)
 {
-	uint64_t *p = open_writable();
+	uint64_t *p = open_writable("8M");
 
 	for (uint64_t round = 1; round < 4; round++) {
 		p[round * CHUNK_WORDS] = round;
@@ -558,7 +603,7 @@ static void restart_thrice(const void *arg)
 static void test_lone_writer_goes_on(void **state)
 {
 	struct outcome out;
-	uint64_t *data = run_writer(child_is_alone, restart_thrice, &out);
+	uint64_t *data = run_writer(child_is_alone, restart_thrice, NULL, &out);
 
 	for (uint64_t i = 1; i < 4; i++) {
 		assert_int_equal(data[i * CHUNK_WORDS], i);
@@ -584,6 +629,7 @@ int main(void)
 		cmocka_unit_test(test_changed_file_fails),
 		cmocka_unit_test(test_file_changed_unseen_fails),
 		cmocka_unit_test(test_late_writer_is_refused),
+		cmocka_unit_test(test_late_writer_lets_go),
 		cmocka_unit_test(test_lone_writer_goes_on),
 	};
 

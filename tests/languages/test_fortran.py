@@ -25,7 +25,7 @@ C_NUMBERS = """
 int main(void)
 {
 	printf("%zu %u %u %u %u %d %d\\n", sizeof(struct soda_stats), SODA_MIRROR(2), SODA_EC(4, 2), SODA_STRIPE(8),
-	       SODA_SEALED, (int)SODA_OFF, SODA_NO_CACHE);
+	       SODA_SEALED, (int)SODA_OFF, SODA_ABANDON);
 	return 0;
 }
 """

@@ -269,7 +269,7 @@ int soda_try_free(void *p)
 	r = unused_object_at(p);
 	if (!r)
 		ret = failed(-EINVAL, "soda_free: %p is not the start of a live object", p);
-	else if (r->flags & SODA_WRITABLE)
+	else if (r->flags & SODA_WRITABLE && !atomic_load(&r->abandoned))
 		ret = write_back_used(r);
 	if (!ret) {
 		soda_object_destroy(r, &why);

@@ -26,6 +26,12 @@ enum { PAGE = 4096, MISSED_MAX = 64 };
 
 void (*soda_fault_seen)(uint32_t id);
 
+/*
+ * What a step that waits needs of the stack is taken while it waits alone: not below a step that
+ * sends and seals (docs/limits.md has a number).
+ */
+#define ASIDE __attribute__((noinline))
+
 static struct soda_chunk *chunk(const struct soda_fault *f)
 {
 	return &soda_agent.table[f->id];
@@ -266,8 +272,8 @@ void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f)
 }
 
 /* Of a slab with copies: a server that is late with what was asked for ahead is not waited for. */
-static int join_copies(struct soda_thread *t, const struct soda_fault *f, uint64_t since_ns,
-		       uint64_t deadline_ns)
+static ASIDE int join_copies(struct soda_thread *t, const struct soda_fault *f, uint64_t since_ns,
+			     uint64_t deadline_ns)
 {
 	uint64_t soon_ns = soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS;
 	int ret = soda_fetch_join(t, f->id, soon_ns < deadline_ns ? soon_ns : deadline_ns);
@@ -279,8 +285,8 @@ static int join_copies(struct soda_thread *t, const struct soda_fault *f, uint64
 }
 
 /* since_ns: when the thread began to wait for the chunk. */
-static int join(struct soda_thread *t, struct soda_fault *f, uint64_t since_ns,
-		uint64_t deadline_ns)
+static ASIDE int join(struct soda_thread *t, struct soda_fault *f, uint64_t since_ns,
+		      uint64_t deadline_ns)
 {
 	if (soda_chunk_state(soda_chunk_load(chunk(f))) != SODA_CHUNK_FETCHING) {
 		soda_chunk_wait(chunk(f), 1000000);
@@ -301,7 +307,7 @@ static int done(struct soda_thread *t, const struct soda_fault *f, uint64_t star
 	return 0;
 }
 
-static int make_room(struct soda_thread *t, uint64_t deadline_ns)
+static ASIDE int make_room(struct soda_thread *t, uint64_t deadline_ns)
 {
 	int ret = soda_evict_credit(t, deadline_ns);
 
@@ -314,7 +320,8 @@ static int make_room(struct soda_thread *t, uint64_t deadline_ns)
  * Lets the program's signals in: this may take long, and the thread holds no lock or chunk.  Of a
  * slab with copies another server may be the first that is there: not long for one.
  */
-static int await_server(struct soda_thread *t, const struct soda_fault *f, uint64_t deadline_ns)
+static ASIDE int await_server(struct soda_thread *t, const struct soda_fault *f,
+			      uint64_t deadline_ns)
 {
 	struct soda_server *server = &soda_copies_source(f->region, NULL)->server;
 	uint64_t soon_ns = soda_now_ns() + SODA_COPIES_LOOK_MS * SODA_MS_NS;

@@ -235,11 +235,24 @@ static bool give_up(struct pending *p, int err, bool lost)
 	return true;
 }
 
+/*
+ * The thread may have gone on before, and may have freed the object: then nobody remembers its
+ * chunk.  Freeing makes the chunk NONE first, and looks into the rings then, so that one of the two
+ * finds it there.
+ */
+static void remember(const struct pending *p)
+{
+	soda_thread_remember(p->t, p->f.id, soda_fault_keep());
+	atomic_thread_fence(memory_order_seq_cst); /* soda_retire_range(), soda_threads_forget() */
+	if (soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) == SODA_CHUNK_NONE)
+		soda_threads_forget(p->f.id, 1);
+}
+
 static bool served(struct pending *p)
 {
 	uint64_t ns = soda_now_ns() - p->since_ns;
 
-	soda_thread_remember(p->t, p->f.id, soda_fault_keep());
+	remember(p);
 	soda_thread_time(p->t, ns);
 	soda_count(p->t, SODA_CNT_STALLED_NS, ns);
 	SODA_TP_FAULT_DONE(p->f.id, 0, ns);

@@ -457,6 +457,18 @@ void soda_advise_unhold(uint32_t first, uint32_t last)
 		soda_held_give(id);
 }
 
+/* A file lies on one server: it is one slab. */
+static int abandon(struct soda_region *r, struct soda_why *why)
+{
+	if (!(r->flags & SODA_WRITABLE)) {
+		snprintf(why->text, sizeof(why->text),
+			 "ABANDON: nothing but a WRITABLE file is written back when it is freed");
+		return -EINVAL;
+	}
+	atomic_store(&r->abandoned, true);
+	return 0;
+}
+
 int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
 		      struct soda_why *why)
 {
@@ -491,6 +503,8 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	case SODA_UNPIN:
 		unpin(first, last);
 		return 0;
+	case SODA_ABANDON:
+		return abandon(r, why);
 	case SODA_STATIC_CACHE:
 	case SODA_DYNAMIC_CACHE:
 	case SODA_NO_CACHE:

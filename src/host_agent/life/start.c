@@ -282,7 +282,7 @@ static int write_file_back(struct soda_region *r, void *arg)
 	struct soda_why why = { "" };
 	int ret, *first = arg;
 
-	if (!(r->flags & SODA_WRITABLE))
+	if (!(r->flags & SODA_WRITABLE) || atomic_load(&r->abandoned))
 		return 0;
 	ret = soda_sync_range(r, r->first, r->chunks, &why);
 	if (ret) {
@@ -298,7 +298,7 @@ static int count_writable(struct soda_region *r, void *arg)
 {
 	uint32_t *n = arg;
 
-	*n += !!(r->flags & SODA_WRITABLE);
+	*n += r->flags & SODA_WRITABLE && !atomic_load(&r->abandoned);
 	return 0;
 }
 

@@ -21,7 +21,10 @@ struct gathering {
 	int64_t dirty_max;
 };
 
-/* For soda_replace_take: whether the chunk may be evicted; a clean one is BUSY then. */
+/*
+ * For soda_replace_take: whether the chunk may be evicted; a clean one is BUSY then, and a dirty
+ * one that is to be kept.
+ */
 static enum soda_take consider(void *arg, uint32_t id)
 {
 	const uint32_t unable = SODA_CW_PINNED | SODA_CW_SENDING | SODA_CW_HOLD | SODA_CW_QUEUED;
@@ -33,6 +36,10 @@ static enum soda_take consider(void *arg, uint32_t id)
 		if (soda_chunk_droppable(w)) {
 			if (soda_unacked_is(id) && !soda_kept_room())
 				return SODA_TAKE_NO;
+			if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
+				return SODA_TAKE_DROP;
+		} else if (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & unable) &&
+			   soda_kept_takes_refused(id)) {
 			if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
 				return SODA_TAKE_DROP;
 		} else if (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & unable) &&
@@ -55,12 +62,12 @@ static void learn_unstored(const uint32_t *ids, int n)
 			soda_guess_learn(soda_region_of(ids[i]), false);
 }
 
-/* Evict one batch; returns how many chunks were dropped or queued. */
+/* Evict one batch; returns how many chunks were dropped, kept or queued. */
 static int evict_batch(struct soda_thread *t, int64_t want)
 {
 	uint32_t ids[SODA_DROP_MAX];
 	struct gathering g;
-	int n, kept;
+	int n, kept, refused;
 
 	if (want > SODA_DROP_MAX)
 		want = SODA_DROP_MAX;
@@ -69,12 +76,13 @@ static int evict_batch(struct soda_thread *t, int64_t want)
 	n = soda_replace_take(&soda_agent.replacer, ids, (int)want, consider, &g);
 	if (g.dirty_n)
 		soda_writeback_evict(t, g.dirty, g.dirty_n);
+	refused = soda_kept_add_refused(ids, &n);
 	learn_unstored(ids, n);
 	kept = soda_kept_add_some(ids, &n);
 	if (n)
 		n = soda_drop_chunks(ids, n);
 	soda_count(t, SODA_CNT_EVICTED_CLEAN, (uint64_t)(n + kept));
-	return n + kept + g.dirty_n;
+	return n + kept + refused + g.dirty_n;
 }
 
 void soda_evict_ahead(struct soda_thread *t)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/lock.h"
+#include "base/log.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/object/unacked.h"
@@ -20,8 +21,9 @@ enum {
 };
 
 /*
- * A chunk is kept while its bit is set, which whoever changes it does with the chunk BUSY.  A kept
- * chunk has a place in the ring; places of chunks that are not kept any more go at the next look.
+ * A chunk is kept while its bit is set, which is changed with the chunk BUSY.  A chunk that is kept
+ * as unacknowledged has a place in the ring; places of chunks that are not kept any more go at the
+ * next look.  One that is kept as refused has none: soda_kept_return() goes through its object.
  */
 static struct {
 	_Atomic uint64_t *bits;
@@ -182,6 +184,74 @@ bool soda_kept_add(uint32_t id)
 	return room;
 }
 
+/* About as many as the buffer has: threads that come at once may keep a few more. */
+static bool room_for_refused(void)
+{
+	return atomic_load_explicit(&soda_agent.buffer.kept, memory_order_relaxed) <
+	       atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed);
+}
+
+bool soda_kept_takes_refused(uint32_t id)
+{
+	return atomic_load_explicit(&soda_region_of(id)->refused, memory_order_relaxed) &&
+	       room_for_refused();
+}
+
+/* Once each time that a server refuses the object. */
+static void say_refused(struct soda_region *r)
+{
+	uint64_t limit = (uint64_t)atomic_load(&soda_agent.buffer.limit);
+
+	if (!atomic_exchange(&r->told_kept, true))
+		soda_log_warning("what is not written of %s lies beside the page buffer from now "
+				 "on, at most %llu KiB, because %s does not take it; %ssoda_free() "
+				 "lets it go",
+				 r->name[0] ? r->name
+				 : r->file  ? r->file
+					    : "an object",
+				 (unsigned long long)limit << soda_agent.chunk_shift >> 10,
+				 r->link->server.address,
+				 r->flags & SODA_WRITABLE
+					 ? "soda_advise(SODA_ABANDON) gives it up, and then "
+					 : "");
+}
+
+/* A BUSY chunk that is dirty. As soda_kept_add(). */
+static bool add_refused(uint32_t id)
+{
+	struct soda_region *r = soda_region_of(id);
+	bool refused;
+
+	raise_top(id);
+	atomic_fetch_or(&kept.bits[id / 64], 1ull << id % 64);
+	/* before the bit soda_kept_return() has not seen it: then `refused` is 0 by now */
+	refused = atomic_load(&r->refused);
+	if (refused) {
+		soda_replace_remove(&soda_agent.replacer, id);
+		soda_buffer_keep(&soda_agent.buffer, 1);
+		say_refused(r);
+	} else {
+		atomic_fetch_and(&kept.bits[id / 64], ~(1ull << id % 64));
+		if (!soda_replace_has(&soda_agent.replacer, id))
+			soda_replace_insert(&soda_agent.replacer, id);
+	}
+	let_go(id);
+	return refused;
+}
+
+int soda_kept_add_refused(uint32_t *ids, int *n_p)
+{
+	int others = 0, added = 0;
+
+	for (int i = 0; i < *n_p; i++)
+		if (soda_chunk_dirty(soda_chunk_load(&soda_agent.table[ids[i]])))
+			added += add_refused(ids[i]);
+		else
+			ids[others++] = ids[i];
+	*n_p = others;
+	return added;
+}
+
 int soda_kept_add_some(uint32_t *ids, int *n_p)
 {
 	int others = 0, added = 0;
@@ -201,6 +271,45 @@ void soda_kept_forget(uint32_t id)
 		return;
 	atomic_fetch_and(&kept.bits[id / 64], ~(1ull << id % 64));
 	soda_buffer_keep(&soda_agent.buffer, -1);
+}
+
+/* A chunk that is kept is in the buffer again. */
+static void take_back(uint32_t id, uint64_t deadline_ns)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	while (soda_kept_has(id)) {
+		enum soda_chunk_state s = soda_chunk_state(w);
+
+		if (s != SODA_CHUNK_CLEAN && s != SODA_CHUNK_DIRTY) {
+			if (soda_now_ns() > deadline_ns)
+				return;
+			soda_chunk_wait(c, 1000000);
+			w = soda_chunk_load(c);
+		} else if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY)) {
+			if (soda_kept_has(id)) {
+				soda_kept_forget(id);
+				soda_replace_insert(&soda_agent.replacer, id);
+			}
+			let_go(id);
+			return;
+		}
+	}
+}
+
+void soda_kept_return(struct soda_region *r)
+{
+	uint64_t patience_ns = soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
+	uint64_t deadline_ns = soda_now_ns() + patience_ns;
+	sigset_t saved;
+
+	atomic_store(&r->told_kept, false);
+	soda_signals_block(&saved);
+	for (uint32_t id = r->first; id < r->first + r->chunks; id++)
+		if (soda_kept_has(id))
+			take_back(id, deadline_ns);
+	soda_signals_restore(&saved);
 }
 
 /* What became of a place in the ring. */

@@ -107,6 +107,8 @@ struct soda_region {
 	uint64_t mark;	     /* of a WRITABLE file: what the server leaves with it; 0: none yet */
 	bool marked;	     /* the server has */
 	bool going;	     /* soda_free has begun: the object is not opened again */
+	_Atomic bool told_kept; /* the log has what lies beside the page buffer for that (kept.h) */
+	_Atomic bool abandoned; /* SODA_ABANDON: nothing of it is written back at its end */
 	/* How often a server that had refused the object has opened it; told before `refused`. */
 	_Atomic uint32_t taken;
 

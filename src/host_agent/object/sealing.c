@@ -46,6 +46,8 @@ _Atomic bool soda_sealing_started;
 
 /* Made by soda_sealing_start, then constant. */
 static struct soda_seal_engine *engines[STATIONS];
+/* One of each station: in zero pages until it is used.  Never unmapped. */
+static struct soda_guard_place *guards;
 static char *slots;
 
 /* In a page of its own (soda_secret_map). */
@@ -64,6 +66,14 @@ static struct {
 
 static int make_engine(uint32_t station)
 {
+	if (!guards) {
+		void *p = mmap(NULL, STATIONS * sizeof(*guards), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (p == MAP_FAILED)
+			return -ENOMEM;
+		guards = p;
+	}
 	return engines[station] ? 0 : soda_seal_engine_new(&engines[station]);
 }
 
@@ -414,7 +424,8 @@ void soda_sealing_end(struct soda_region *r)
 
 uint64_t soda_sealing_bytes(const struct soda_region *r)
 {
-	return r->sealing ? (atomic_load(&r->sealing->pages) + 1) * SODA_WIRE_PAGE : 0;
+	/* the child of a fork has neither secrets nor that mapping */
+	return r->sealing && secrets ? (atomic_load(&r->sealing->pages) + 1) * SODA_WIRE_PAGE : 0;
 }
 
 static uint8_t *entry_of(const struct sealed *z, uint32_t block)
@@ -546,7 +557,7 @@ int64_t soda_sealing_seal(uint32_t station, struct soda_region *r, uint32_t id, 
 	}
 	/* relaxed: each draws numbers of its own, whatever the order */
 	job.version = atomic_fetch_add_explicit(&versions, job.blocks, memory_order_relaxed) + 1;
-	ret = soda_guard_call(run, &job);
+	ret = soda_guard_call_at(&guards[station], run, &job);
 	return ret ? ret : job.done;
 }
 

@@ -12,6 +12,7 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/sealing.h"
@@ -76,6 +77,8 @@ void soda_recover_set_refused(struct soda_region *r, int err)
 		atomic_fetch_add(&r->taken, 1);
 	atomic_store(&r->refused, err);
 	set_lost(r);
+	if (!err)
+		soda_kept_return(r);
 }
 
 static const char *name_of(const struct soda_region *r)

@@ -21,8 +21,7 @@ enum {
 	CHUNKS = 512,
 	GIVEN = 8192,	/* the alternate stack */
 	BELOW = 131072, /* what lies below it, painted as well */
-	BESIDE = 2048,	/* docs/limits.md: beside the kernel's frame... */
-	SEALED = 2560,	/* ...and where objects are sealed, by the cipher of OpenSSL */
+	BESIDE = 2048,	/* docs/limits.md: beside the kernel's frame */
 	PAINT = 0xa5,
 	LAPS = 3,
 };
@@ -75,7 +74,6 @@ static uint64_t *fam;
 static void lap(void *arg, unsigned index)
 {
 	struct stack s = painted();
-	const char *sealed = getenv("SODA_SEAL");
 	size_t words = CHUNKS * CHUNK_WORDS / 2, first = index * words, used;
 
 	for (unsigned round = 0; round < LAPS; round++)
@@ -88,12 +86,11 @@ static void lap(void *arg, unsigned index)
 	used = taken(&s);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	CHECK(used > s.frame / 2, "the alternate stack was not used: %zu", used);
-	CHECK(used <= s.frame + (sealed && *sealed == '1' ? SEALED : BESIDE),
-	      "%zu bytes beside the kernel's %zu", used - s.frame, s.frame);
+	CHECK(used <= s.frame + BESIDE, "%zu bytes beside the kernel's %zu", used - s.frame,
+	      s.frame);
 	CHECK(used <= GIVEN);
 #else
 	(void)used;
-	(void)sealed;
 #endif
 }
 

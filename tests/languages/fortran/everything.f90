@@ -246,7 +246,7 @@ contains
   subroutine numbers()
     type(soda_stats) :: s
     print '(*(i0, 1x))', c_sizeof(s), soda_mirror(2), soda_ec(4, 2), soda_stripe(8), SODA_SEALED, SODA_OFF, &
-      SODA_NO_CACHE
+      SODA_ABANDON
     s = soda_get_stats()
     print '(*(i0, 1x))', s%chunk_bytes, s%mode, s%buffer_bytes
   end subroutine

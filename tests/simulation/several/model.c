@@ -337,40 +337,12 @@ static const char *at(const struct several_object *o, unsigned cell)
 	return o->base + cell / SEVERAL_SLOTS * 4096 + (cell % SEVERAL_SLOTS ? 4088 : 0);
 }
 
-static bool crowded[SIM_HOSTS];
-
-bool several_take_crowded(void)
-{
-	bool is = crowded[several_self()];
-
-	crowded[several_self()] = false;
-	return is;
-}
-
-/* The server does not take what it has of a file, which fills its page buffer, and is never
- * dropped.
- */
-static bool has_refused(unsigned program)
-{
-	for (unsigned i = 0; i < SEVERAL_OBJECTS; i++) {
-		const struct several_object *o = &several_objects[program][i];
-
-		if (o->base && o->kind == SEVERAL_WRITTEN && several_forgotten(o))
-			return true;
-	}
-	return false;
-}
-
 static void failed(const struct several_object *o, unsigned cell, const char *what, int err,
 		   uint64_t began)
 {
 	sim_note("%s of cell %u of %p: %s", what, cell, (void *)o->base, soda_strerror(err));
 	if (err == -EIO && several_forgotten(o))
 		return;
-	if (err == -ETIMEDOUT && has_refused(several_self())) {
-		crowded[several_self()] = true;
-		return;
-	}
 	if (err == -EIO && sim_host_may_be_lost(at(o, cell)))
 		sim_fail("BROKEN PROMISE: cell %u of an object of program %u is lost, and the "
 			 "server has not forgotten it: %s",

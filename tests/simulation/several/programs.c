@@ -110,7 +110,21 @@ static void open_published(struct several_object *o)
 	not_opened(o);
 }
 
-static void close_object(struct several_object *o)
+/* What the server does not take of a file is given up. */
+static void abandon(struct several_object *o)
+{
+	int ret = soda_advise(o->base, o->pages * 4096ull, SODA_ABANDON);
+
+	if (!ret)
+		ret = soda_try_free(o->base);
+	sim_note("%p is abandoned: %d %s", (void *)o->base, ret, ret ? soda_last_error() : "");
+	if (ret)
+		sim_fail("WRONG CODE: soda_free of an abandoned file: %s", soda_strerror(ret));
+	several_model_closed(o, false);
+}
+
+/* last: there is no other attempt. */
+static void try_to_close(struct several_object *o, bool last)
 {
 	uint64_t began = sim_now();
 	int ret;
@@ -122,10 +136,17 @@ static void close_object(struct several_object *o)
 		sim_fail("WRONG CODE: soda_free: %s", soda_strerror(ret));
 	if (ret && !several_forgotten(o))
 		several_excuse("soda_free", ret, began);
-	if (ret)
-		several_model_stays(o);
-	else
+	if (!ret)
 		several_model_closed(o, true);
+	else if (several_forgotten(o) && (last || sim_chance(50)))
+		abandon(o);
+	else
+		several_model_stays(o);
+}
+
+static void close_object(struct several_object *o)
+{
+	try_to_close(o, false);
 }
 
 static void publish(struct several_object *o)
@@ -300,8 +321,8 @@ static void begin(void)
 	}
 }
 
-/* True: it has nothing open any more, or only what the server does not take. */
-static bool close_all(void)
+/* True: it has nothing open any more. */
+static bool close_all(bool last)
 {
 	struct several_object *mine = several_objects[several_self()];
 	bool all = true;
@@ -310,7 +331,7 @@ static bool close_all(void)
 		for (unsigned cell = 0; mine[i].base && cell < several_cells(&mine[i]); cell++)
 			several_load(&mine[i], cell);
 		if (mine[i].base)
-			close_object(&mine[i]);
+			try_to_close(&mine[i], last);
 		all = all && !mine[i].base;
 	}
 	return all;
@@ -329,25 +350,22 @@ static bool any_forgotten(void)
 
 static void end(void)
 {
-	bool forgotten, all = false;
+	enum { TRIES = 20 };
+	bool all = false;
 	int ret;
 
-	for (int tries = 0; !all && tries < 20; tries++) {
-		all = close_all();
+	for (int tries = 1; !all && tries <= TRIES; tries++) {
+		all = close_all(tries == TRIES);
 		if (!all)
 			sim_sleep(5 * SIM_S, "a file that cannot be written back");
 	}
-	forgotten = any_forgotten();
-	if (!all && !forgotten)
+	if (!all)
 		sim_fail("BROKEN PROMISE: all is mended, and a file cannot be closed: %s",
 			 soda_last_error());
 	ret = soda_shutdown();
 	sim_note("soda_shutdown: %d", ret);
-	if (ret && !forgotten)
+	if (ret)
 		sim_fail("WRONG CODE: soda_shutdown: %s", soda_strerror(ret));
-	for (unsigned i = 0; i < SEVERAL_OBJECTS; i++)
-		if (several_objects[several_self()][i].base)
-			several_model_closed(&several_objects[several_self()][i], false);
 }
 
 bool several_is_leaving(unsigned program)
@@ -401,7 +419,7 @@ static void *program_main(void *arg)
 		programs[me].done++;
 		several_done++;
 		sim_wake(&several_done, SIM_FIBERS);
-		if (several_take_crowded() || sim_chance(1))
+		if (sim_chance(1))
 			leave();
 	}
 	while (!several_calm)

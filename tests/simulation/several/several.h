@@ -111,12 +111,6 @@ void several_store(struct several_object *o, unsigned cell);
 /* soda_sync() of all of it. */
 int several_sync(struct several_object *o);
 
-/*
- * Whether the program has had no room in its page buffer since the last call, because its chunks
- * of a file are refused, which fills it.  A real one would have ended by SIGBUS.
- */
-bool several_take_crowded(void);
-
 /* The server has forgotten the client that had the object, or is another one. */
 bool several_forgotten(const struct several_object *o);
 

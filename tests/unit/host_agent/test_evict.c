@@ -15,7 +15,9 @@
 
 #include "base/lock.h"
 #include "host_agent/life/advise.h"
+#include "host_agent/move/audit.h"
 #include "host_agent/move/limit.h"
+#include "host_agent/pool/recover.h"
 #include "unit/fakes/host_fixture.h"
 
 static const struct host_options plain = { .buffer_chunks = 16 };
@@ -587,6 +589,72 @@ static void end_refused_by_the_kernel(void **state)
 	host_stop();
 }
 
+static void refuse(struct soda_region *r, int err)
+{
+	soda_regions_lock();
+	soda_recover_set_refused(r, err);
+	soda_regions_unlock();
+}
+
+static void expect_sound(const struct soda_region *a, const struct soda_region *b)
+{
+	struct soda_why why = { "" };
+
+	host_settle(a, true);
+	host_settle(b, true);
+	if (soda_audit_live(&why))
+		fake_fail("%s", why.text);
+	soda_replace_check(&soda_agent.replacer);
+}
+
+/*
+ * The server does not take an object, whose chunks fill the buffer: they leave its account, up to
+ * as many as the buffer has, so that there is room for others; and are in it again when the server
+ * takes them, or gone with the object.
+ */
+static void a_refused_object_makes_room(void **state)
+{
+	enum { REFUSED = 20 };
+
+	for (int taken = 0; taken < 2; taken++) {
+		struct soda_buffer *b = &soda_agent.buffer;
+		struct soda_region *r, *other;
+
+		host_start(&plain);
+		r = host_alloc(REFUSED << 16);
+		other = host_alloc(40 << 16);
+		refuse(r, -EBUSY);
+		for (uint32_t i = 0; i < REFUSED; i++)
+			host_store(r, i, 3, 77 + i);
+		for (uint32_t i = 0; i < other->chunks; i++)
+			host_store(other, i, 0, i);
+		assert_in_range(b->kept, 1, b->limit);
+		for (uint32_t i = 0; i < other->chunks; i++)
+			assert_int_equal(host_load(other, i, 0), i);
+		for (uint32_t i = 0; i < REFUSED; i++)
+			assert_int_equal(host_load(r, i, 3), 77 + i);
+		assert_int_equal(host_errors(), 0);
+		expect_sound(r, other);
+		if (taken) {
+			refuse(r, 0);
+			assert_int_equal(b->kept, 0);
+			assert_int_equal(host_sync(r), 0);
+			for (uint32_t i = 0; i < other->chunks; i++)
+				host_store(other, i, 0, i);
+			assert_true(b->free >= 0);
+			expect_sound(r, other);
+			for (uint32_t i = 0; i < REFUSED; i++)
+				assert_int_equal(host_load(r, i, 3), 77 + i);
+		} else {
+			host_free(r);
+			assert_int_equal(b->kept, 0);
+			assert_true(b->free >= 0);
+			host_check(other);
+		}
+		host_stop();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -610,6 +678,7 @@ int main(void)
 		cmocka_unit_test(drop_comes_half_way),
 		cmocka_unit_test(discard_refused_by_the_kernel),
 		cmocka_unit_test(end_refused_by_the_kernel),
+		cmocka_unit_test(a_refused_object_makes_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

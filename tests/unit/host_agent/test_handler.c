@@ -518,6 +518,45 @@ static void counted_when_it_goes_on(void **state)
 	stop();
 }
 
+static int wake_and_wait(void *addr, size_t bytes)
+{
+	int ret = below->wake(addr, bytes);
+
+	hold_handler();
+	return ret;
+}
+
+/*
+ * The thread goes on, as another one has brought the chunk, and frees the object before the handler
+ * has gone on: the handler remembers no chunk of it.
+ */
+static void freed_when_it_goes_on(void **state)
+{
+	struct soda_page_ops ops;
+	struct soda_region *r;
+	uint32_t id;
+
+	start(true, 20000);
+	handler_waits = handler_goes_on = false;
+	r = host_alloc(4 << 16);
+	id = r->first + 1;
+	host_store(r, 1, 2, 77);
+	host_settle(r, true);
+	below = soda_agent.page_ops;
+	ops = *below;
+	ops.wake = wake_and_wait;
+	soda_agent.page_ops = &ops;
+	begin_touch(host_at(r, 1, 2));
+	await_flag(&handler_waits);
+	host_free(r);
+	atomic_store(&handler_goes_on, true);
+	soda_handler_stop();
+	soda_agent.page_ops = below;
+	assert_int_equal(soda_threads_holding(id), 0);
+	assert_int_equal(soda_chunk_load(&soda_agent.table[id]) & SODA_CW_HOLD, 0);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -530,6 +569,7 @@ int main(void)
 		cmocka_unit_test(half_there_for_store),
 		cmocka_unit_test(lost_when_asked),
 		cmocka_unit_test(counted_when_it_goes_on),
+		cmocka_unit_test(freed_when_it_goes_on),
 	};
 
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* NULL: all of them */
