@@ -41,7 +41,13 @@ struct soda_tree_row {
 	int32_t pid;
 	char program[32];
 	uint64_t reserved_peak, resident_peak, faults, zero_fills, fetched, sent, stalled_ns;
-	char told[SODA_TREE_TOLD]; /* all of it as text, at its end */
+	uint64_t lived_ns, cpu_ns; /* since its start; of all threads */
+	uint64_t buffer;	   /* the page buffer's limit now, in bytes */
+	uint64_t local_peak;	   /* most anonymous memory beside it, of those that were seen */
+	uint64_t chunk_bytes, demanded, ahead, useless; /* chunks: waited for; ahead; in vain */
+	uint64_t fetch_p50_ns;				/* half of the fetches took no longer */
+	uint32_t threads;				/* that waited in faults */
+	char told[SODA_TREE_TOLD];			/* all of it as text, at its end */
 };
 
 struct soda_tree {

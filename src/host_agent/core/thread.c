@@ -303,6 +303,16 @@ uint64_t soda_threads_sum(enum soda_thread_counter c)
 	return sum;
 }
 
+uint32_t soda_threads_waited(void)
+{
+	uint32_t used = atomic_load(&contexts_used), n = 0;
+
+	for (uint32_t i = 0; i < used; i++)
+		n += atomic_load_explicit(&contexts[i].counters[SODA_CNT_STALLED_NS],
+					  memory_order_relaxed) != 0;
+	return n;
+}
+
 uint64_t soda_threads_percentile_ns(double p)
 {
 	uint64_t hist[SODA_HIST_BUCKETS] = { 0 }, total = 0, seen = 0;

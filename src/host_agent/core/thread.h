@@ -152,6 +152,8 @@ void soda_thread_time(struct soda_thread *t, uint64_t ns);
 uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint64_t took_ns);
 /* Sum of one counter over all contexts, dead threads included. */
 uint64_t soda_threads_sum(enum soda_thread_counter c);
+/* How many contexts, of dead threads too, have waited in faults. */
+uint32_t soda_threads_waited(void);
 /* The p-th percentile of all fetch times; 0: there are none. */
 uint64_t soda_threads_percentile_ns(double p);
 

@@ -50,8 +50,7 @@ static int64_t anonymous(void)
 	return (resident - shared) * sysconf(_SC_PAGESIZE);
 }
 
-/* Without the page buffer, which has a limit of its own. */
-static int64_t local(void)
+int64_t run_local_bytes(void)
 {
 	int64_t bytes = anonymous();
 
@@ -62,7 +61,7 @@ static int64_t local(void)
 
 static void look(void)
 {
-	int64_t bytes = local();
+	int64_t bytes = run_local_bytes();
 	char text[16];
 
 	if (bytes >= 0 && run_share_local(bytes) <= (int64_t)limit)

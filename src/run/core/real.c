@@ -246,6 +246,8 @@ __attribute__((constructor)) static void setup(void)
 		run_settings.threshold = bytes ? bytes : 1;
 		run_local_start(local_bytes);
 	}
+	if (children != RUN_CHILDREN_ALL)
+		unset("SODA_RUN_TREE"); /* what it becomes gets it anew */
 }
 
 static void begin(void)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/conf/conf.h"
@@ -29,6 +30,7 @@ static struct site {
 static _Atomic uint16_t *owners;
 
 static _Atomic uint64_t fam_peak;
+static uint64_t began_ns; /* when the library was loaded */
 
 /* Called on the path of a fault. AS. */
 static void on_fault(uint32_t id)
@@ -41,8 +43,18 @@ static void on_fault(uint32_t id)
 
 void run_report_start(void)
 {
+	began_ns = soda_now_ns();
 	if (run_settings.stats)
 		soda_fault_seen = on_fault;
+}
+
+uint64_t run_report_lived_ns(uint64_t *cpu_ns_p)
+{
+	struct timespec cpu = { 0, 0 };
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+	*cpu_ns_p = (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+	return soda_now_ns() - began_ns;
 }
 
 void run_report_begin(void)

@@ -264,6 +264,8 @@ void run_report_begin(void);
 void run_report_site(const void *caller, const void *p, size_t bytes);
 /* Print the statistics, or leave them to `soda`, where it prints those of all processes. */
 void run_report(void);
+/* How long the program runs by now; *cpu_ns_p: the processor time of its threads. AS. */
+uint64_t run_report_lived_ns(uint64_t *cpu_ns_p);
 /* Most fabric memory reserved at once, of what run_report_site() saw and of what is now. */
 uint64_t run_report_peak(void);
 
@@ -273,6 +275,11 @@ uint64_t run_report_peak(void);
  */
 void run_local_start(uint64_t bytes);
 void run_local_asked(size_t bytes);
+/*
+ * Anonymous memory of this process that is resident now, without the page buffer, which has a limit
+ * of its own; -1: /proc does not tell.
+ */
+int64_t run_local_bytes(void);
 
 /*
  * Who the program's children are: they get no fabric memory, nor does what it becomes by exec; that

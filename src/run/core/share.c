@@ -239,6 +239,15 @@ static void give_locked(void)
 		soda_tree_give(tree, slot, bytes);
 }
 
+/* For --stats: how much local memory there was, as far as it was seen. */
+static void note_local(void)
+{
+	int64_t bytes = row && getpid() == self ? run_local_bytes() : -1;
+
+	if (bytes > 0 && (uint64_t)bytes > row->local_peak)
+		row->local_peak = (uint64_t)bytes;
+}
+
 /* One look at the others; false: the runtime does not run any more. */
 static bool look(void)
 {
@@ -268,6 +277,7 @@ static bool look(void)
 		soda_tree_reap(tree);
 		last.reaped_ns = now;
 	}
+	note_local();
 	run_share_note(NULL);
 	return true;
 }
@@ -359,6 +369,16 @@ bool run_share_note(const char *told)
 	row->fetched = soda_threads_sum(SODA_CNT_BYTES_FETCHED);
 	row->sent = soda_threads_sum(SODA_CNT_BYTES_WRITTEN);
 	row->stalled_ns = soda_threads_sum(SODA_CNT_STALLED_NS);
+	row->threads = soda_threads_waited();
+	row->lived_ns = run_report_lived_ns(&row->cpu_ns);
+	row->buffer = (uint64_t)soda_agent.buffer.limit * soda_chunk_bytes();
+	row->chunk_bytes = soda_chunk_bytes();
+	row->demanded = soda_threads_sum(SODA_CNT_FETCHES);
+	row->ahead = soda_threads_sum(SODA_CNT_PREFETCHED);
+	row->useless = soda_threads_sum(SODA_CNT_PREFETCH_USELESS);
+	row->fetch_p50_ns = soda_threads_percentile_ns(50);
+	if (told)
+		note_local();
 	if (told)
 		snprintf(row->told, sizeof(row->told), "%s", told);
 	if (atomic_load(&row->written) < 2)

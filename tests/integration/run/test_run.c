@@ -637,6 +637,56 @@ static void test_unprivileged(void **state)
 	ordinary = false;
 }
 
+/* The last lines: the data are what was touched, and with 8 MiB of them here the others travel. */
+static void expect_summary(double data_mib)
+{
+	double took = 0, waited = 0, fetched = 0, of = 0;
+	const char *line = strstr(p.err, "\n  took ");
+	unsigned share = 1000;
+
+	assert_non_null(line);
+	assert_int_equal(sscanf(line, " took %lf s threads waited %lf s for far memory, %u %%",
+				&took, &waited, &share),
+			 3);
+	assert_true(took > 0 && waited > 0);
+	assert_in_range(share, 0, 100);
+	line = strstr(line, "\n  traffic ");
+	assert_non_null(line);
+	assert_int_equal(sscanf(line, " traffic fetched %*f times the data (%lf MiB of %lf MiB)",
+				&fetched, &of),
+			 2);
+	assert_true(fetched > 1);
+	assert_true(of >= data_mib && of < data_mib + 8);
+	assert_non_null(strstr(line, "\n  advice     "));
+}
+
+/* --json: the same in one line, which comes last and alone. */
+static void test_stats_json(void **state)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_LOG", "error", 1);
+	RUN("--mem=8M", "--json", "--", path, "brk");
+	assert_int_equal(p.status, 0);
+	assert_int_equal(strncmp(p.err, "{\"format\":\"soda-run-stats\",", 27), 0);
+	assert_ptr_equal(strchr(p.err, '\n'), p.err + strlen(p.err) - 1);
+	for (size_t i = 0; i < 7; i++) {
+		static const char *const keys[] = {
+			"\"status\":0,", "\"took_ns\":",    "\"waited_ns\":", "\"data_bytes\":4",
+			"\"rule\":",	 "\"ended\":true,", "\"brk\"]",
+		};
+
+		if (!strstr(p.err, keys[i]))
+			fail_msg("%s is not in: %s", keys[i], p.err);
+	}
+	RUN("--json", "--", "sh", "-c", "exit 7");
+	assert_int_equal(p.status, 7);
+	assert_non_null(strstr(p.err, "\"status\":7,"));
+	assert_non_null(strstr(p.err, "\"processes\":[]"));
+	unsetenv("SODA_LOG");
+}
+
 /* The mode that it chooses by itself, the statistics, and the program's own exit status. */
 static void test_stats(void **state)
 {
@@ -661,6 +711,12 @@ static void test_stats(void **state)
 	assert_int_equal(sscanf(line, " 40 MiB %lu %lu", &calls, &faults), 2);
 	assert_int_equal(calls, 1);
 	assert_in_range(faults, 160, 100000);
+	expect_summary(40);
+	/* and so where nothing that it starts has any */
+	RUN("--mem=8M", "--stats", "--children=exec", "--", path, "brk");
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.err, "case_brk+0x"));
+	expect_summary(40);
 	/* in C++ the program's call, not operator new's, by its name in the source */
 	RUN("--mem=8M", "--stats", "--", path, "new");
 	if (p.status != 77) {
@@ -671,6 +727,8 @@ static void test_stats(void **state)
 	RUN("--stats", "--", "true");
 	assert_int_equal(p.status, 0);
 	assert_non_null(strstr(p.err, "no fabric memory was used"));
+	assert_non_null(
+		strstr(p.err, "\n  advice     nothing to change: the program has no large"));
 	RUN("--", path, "no such case");
 	assert_int_equal(p.status, 2);
 	RUN("--children=exec", "--", "sh", "-c", "echo $LD_PRELOAD; exit 7");
@@ -952,43 +1010,25 @@ static void test_sort(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocks),
-		cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_kernel),
-		cmocka_unit_test(test_loader),
-		cmocka_unit_test(test_direct),
-		cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_stats),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_sort),
-		cmocka_unit_test(test_unprivileged),
-		cmocka_unit_test(test_report_numbers),
-		cmocka_unit_test(test_report_page),
-		cmocka_unit_test(test_exec),
-		cmocka_unit_test(test_all_are_called),
-		cmocka_unit_test(test_silent),
-		cmocka_unit_test(test_returned),
-		cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_robbed),
-		cmocka_unit_test(test_shell_numbers),
-		cmocka_unit_test(test_masks),
-		cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_submit),
-		cmocka_unit_test(test_rings),
-		cmocka_unit_test(test_rings_held),
-		cmocka_unit_test(test_plugin),
-		cmocka_unit_test(test_stacks),
-		cmocka_unit_test(test_reserved),
-		cmocka_unit_test(test_own_userfaultfd),
-		cmocka_unit_test(test_older_names),
-		cmocka_unit_test(test_once),
-		cmocka_unit_test(test_alt_stacks),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_identity),
-		cmocka_unit_test(test_filter),
+		cmocka_unit_test(test_blocks),	       cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_calls),	       cmocka_unit_test(test_many),
+		cmocka_unit_test(test_kernel),	       cmocka_unit_test(test_loader),
+		cmocka_unit_test(test_direct),	       cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_fork),	       cmocka_unit_test(test_stats),
+		cmocka_unit_test(test_stats_json),     cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_sort),	       cmocka_unit_test(test_unprivileged),
+		cmocka_unit_test(test_report_numbers), cmocka_unit_test(test_report_page),
+		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_all_are_called),
+		cmocka_unit_test(test_silent),	       cmocka_unit_test(test_returned),
+		cmocka_unit_test(test_descriptors),    cmocka_unit_test(test_robbed),
+		cmocka_unit_test(test_shell_numbers),  cmocka_unit_test(test_masks),
+		cmocka_unit_test(test_cancel),	       cmocka_unit_test(test_submit),
+		cmocka_unit_test(test_rings),	       cmocka_unit_test(test_rings_held),
+		cmocka_unit_test(test_plugin),	       cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_reserved),       cmocka_unit_test(test_own_userfaultfd),
+		cmocka_unit_test(test_older_names),    cmocka_unit_test(test_once),
+		cmocka_unit_test(test_alt_stacks),     cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_identity),       cmocka_unit_test(test_filter),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -197,6 +197,7 @@ static void stop_server(struct server *server)
 static void test_one_and_another(void **state)
 {
 	struct server first, second;
+	const char *again[] = { "pool", "add", "--json", second.address, NULL };
 	pid_t pid;
 
 	start_server(&first, "40M");
@@ -204,6 +205,9 @@ static void test_one_and_another(void **state)
 	pid = begin(first.address);
 	add(second.address, 0, "are told");
 	add(second.address, 0, "know it already");
+	assert_int_equal(program_run(SODA, again, &run), 0);
+	assert_int_equal(run.status, 0);
+	assert_non_null(strstr(run.out, "\"told\": true,\n      \"why\": null"));
 	for (int i = 0; i < WAIT_LOOKS / 10; i++) {
 		const char *args[] = { "stat", "--json", second.address, NULL };
 

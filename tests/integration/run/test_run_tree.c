@@ -207,6 +207,8 @@ static void test_table(void **state)
 	assert_non_null(strstr(p.err, "of 32 MiB\n"));
 	assert_non_null(strstr(p.err, " tree_member "));
 	assert_null(strstr(p.err, " *"));
+	assert_non_null(strstr(p.err, " threads waited "));
+	assert_non_null(strstr(p.err, "\n  advice     "));
 	/* one alone says all */
 	RUN("--mem", "32M", "--stats", "--", "sh", "-c", "\"$MEMBER\" 20 0; true");
 	expect_right(1);

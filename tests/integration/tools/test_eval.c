@@ -130,6 +130,11 @@ static void test_writes_a_verified_report(void **state)
 	assert_true(size_of("results.csv") > 0);
 	assert_true(size_of("work") == 0);
 	drawn();
+	/* two applications, each without an agent and with one */
+	assert_non_null(strstr(run.out, "\n  pagerank       memserver "));
+	assert_non_null(strstr(run.out, "  yes, 1 of 1\nWith 2 GiB in local memory, "));
+	assert_non_null(strstr(run.out, " times as long as with all of it in local memory. Each "
+					"result was verified.\n"));
 }
 
 /* With two processes, and the disk; without what draws there is a sentence instead of figures. */

@@ -102,6 +102,11 @@ static void generates(void **state)
 	}
 	GRAPH("gen", "--kind", "uniform", "--vertices", "1000", "g");
 	went_well("g: 1000 vertices, 16000 edges");
+	GRAPH("convert", "--json", "g", "other");
+	assert_int_equal(fact("vertices"), 1000);
+	remove_triple("other");
+	GRAPH("gen", "--json", "--kind", "uniform", "--vertices", "1000", "g");
+	assert_int_equal(fact("edges"), 16000);
 	remove_triple("g");
 }
 

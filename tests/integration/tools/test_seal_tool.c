@@ -53,7 +53,10 @@ static int setup(void **state)
 	assert_int_equal(p.status, 0);
 	assert_int_equal(stat(key, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	tool((const char *const[]){ "seal", "key", other, NULL }, &p);
+	tool((const char *const[]){ "seal", "key", "--json", other, NULL }, &p);
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.out, "\"key_file\": \""));
+	assert_non_null(strstr(p.out, other));
 	expect_refused((const char *const[]){ "seal", "key", key, NULL }, "may need its key");
 	expect_passes(child_makes, NULL);
 	return 0;

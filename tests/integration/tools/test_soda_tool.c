@@ -377,6 +377,13 @@ static void test_stat_server(void **state)
 	RUN("stat", server.address);
 	assert_int_equal(run.status, 0);
 	assert_non_null(strstr(run.out, "(32 MiB)"));
+	/* nobody has read anything; JSON has all */
+	assert_non_null(strstr(run.out, "\nall 0, without --all: Requests\n"));
+	assert_null(strstr(run.out, "bytes_written"));
+	assert_non_null(strstr(run.out, "\nsyncs_failed "));
+	RUN("stat", "--all", server.address);
+	assert_null(strstr(run.out, "all 0"));
+	assert_non_null(strstr(run.out, "\nbytes_written "));
 	assert_int_equal(server_stop(&server), 0);
 	assert_int_equal(server_complaints(&server), 0);
 	RUN("stat", server.address);

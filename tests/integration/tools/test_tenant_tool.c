@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,29 @@ static void expect_mode_0600(const char *path)
 	assert_int_equal(st.st_mode & 07777, 0600);
 }
 
+static void has(const char *key_name, const char *value)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "\"%s\": %s", key_name, value);
+	if (!strstr(p.out, text))
+		fail_msg("'%s' is not in: %s", text, p.out);
+}
+
+/* What the last command, with --json, has done to tenant ops; a new key, or none. */
+static void has_changed(bool new_key)
+{
+	char path[128];
+
+	has("tenant", "\"ops\"");
+	has("server", "\"127.0.0.1\"");
+	snprintf(path, sizeof(path), "\"%s\"", operator_key);
+	if (new_key) {
+		has("key_file", path);
+		has("new_key", "true");
+	}
+}
+
 static void goes_through_a_tenants_life(void **state)
 {
 	/* made with the file, whose server must be named */
@@ -56,7 +80,8 @@ static void goes_through_a_tenants_life(void **state)
 	assert_non_null(strstr(p.err, "is the key of tenant physics"));
 	SODA(2, "tenant", "add", "a b", "--file", file);
 	SODA(0, "tenant", "add", "ops", "--file", file, "--key-file", operator_key, "--role",
-	     "operator", "--rate", "20M", "--requests", "500", "--weight", "9");
+	     "operator", "--rate", "20M", "--requests", "500", "--weight", "9", "--json");
+	has_changed(true);
 	SODA(2, "tenant", "add", "z", "--file", file, "--weight", "0");
 	SODA(0, "tenant", "list", "--file", file, "--json");
 	assert_non_null(strstr(p.out, "\"rate_bytes\": 20971520"));
@@ -95,7 +120,8 @@ static void goes_through_a_tenants_life(void **state)
 
 	/* rotated: the key file has the new key at once, the server takes it when it is told */
 	SODA(0, "tenant", "rotate", "ops", "--file", file, "--key-file", operator_key,
-	     "--keep-days", "0");
+	     "--keep-days", "0", "--json");
+	has_changed(true);
 	SODA(1, "stat", server.address);
 	reload("read again: 2 tenants");
 	SODA(0, "stat", "--json", server.address);
@@ -106,7 +132,8 @@ static void goes_through_a_tenants_life(void **state)
 	assert_non_null(strstr(p.err, "chmod 600"));
 	assert_int_equal(chmod(operator_key, 0600), 0);
 
-	SODA(0, "tenant", "remove", "ops", "--file", file);
+	SODA(0, "tenant", "remove", "ops", "--file", file, "--json");
+	has_changed(false);
 	reload("read again: 1 tenants");
 	SODA(1, "stat", server.address);
 	unsetenv("SODA_KEY_FILE");

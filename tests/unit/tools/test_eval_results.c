@@ -152,6 +152,43 @@ static void test_parts(void **state)
 	assert_false(all.background);
 }
 
+/* The table: medians, the fastest mode with an agent, and what is not valid. */
+static void test_table(void **state)
+{
+	struct soda_eval_report report = { .plan = &plan, .results = &results };
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	start_results(2);
+	plan.apps_n = 1;
+	soda_eval_table(out, &report);
+	fflush(out);
+	assert_non_null(strstr(text, "No application has a valid run in local memory"));
+	add(SODA_EVAL_DRAM, 0, 1, 0, true);
+	add(SODA_EVAL_DRAM, 1, 3, 0, true);
+	add(SODA_EVAL_MEMSERVER, 0, 5, 0, true);
+	add(SODA_EVAL_MEMSERVER, 1, 9, 0, true);
+	add(SODA_EVAL_BASE, 0, 6, 0, true);
+	add(SODA_EVAL_AGG, 0, 3, 0, true);
+	add(SODA_EVAL_AGG, 1, 3, 0, false);
+	rewind(out);
+	soda_eval_table(out, &report);
+	fclose(out);
+	assert_string_equal(
+		text,
+		"graph\n"
+		"  application    far memory      with DRAM   far memory  slow-down  verified\n"
+		"  bfs            memserver         2.000 s      7.000 s       3.5x  yes, 2 of 2\n"
+		"  bfs            agg               2.000 s      3.000 s       1.5x  NO, 1 of 2\n"
+		"With a third of what they compute on in local memory, and the rest on a memory "
+		"server, applications\n"
+		"took 1.5 to 3.5 times as long as with all of it in local memory. Some runs are "
+		"NOT valid.\n"
+		"(memserver: without an agent; below it the fastest mode with one.)\n");
+	free(text);
+}
+
 /* To look needs no options: the setting is the folder's. */
 static void test_looks(void **state)
 {
@@ -274,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_invalid),
 		cmocka_unit_test(test_resumes),
 		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_looks),
 		cmocka_unit_test(test_keeps_graphs_apart),
 		cmocka_unit_test(test_progress),

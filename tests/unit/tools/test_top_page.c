@@ -238,13 +238,81 @@ static void test_views(void **state)
 	pair.now.counters = NULL;
 }
 
+static void is_in(const char *counters, const char *key, const char *group)
+{
+	const char *found;
+
+	given(NULL, counters, 1);
+	found = soda_top_group_of(soda_top_view_of(pair.now.counters), key);
+	if (!group)
+		assert_null(found);
+	else if (!found || strcmp(found, group))
+		fail_msg("%s is in %s, not in %s", key, found ? found : "none", group);
+}
+
+/* A counter is in the group of the rows that show it, or all that begin as it does. */
+static void test_groups(void **state)
+{
+	is_in("{\"faults\": 1}", "fetches", "Page faults"); /* the first of the rows */
+	is_in("{\"faults\": 1}", "bytes_fetched", "Traffic");
+	is_in("{\"faults\": 1}", "buffer_bytes", "Page buffer"); /* the whole of a bar */
+	is_in("{\"faults\": 1}", "copies_expelled", "Redundancy");
+	is_in("{\"faults\": 1}", "store_maps", "Node's store");
+	is_in("{\"faults\": 1}", "bytes_sealed", "Traffic");
+	is_in("{\"faults\": 1}", "mode", NULL);
+	is_in("{\"capacity_bytes\": 1}", "clients_opened", "Process");
+	is_in("{\"capacity_bytes\": 1}", "bytes_discarded", NULL); /* "bytes_": in two of them */
+	is_in("{\"capacity_bytes\": 1}", "pid", NULL);
+	json_decref(pair.now.counters);
+	pair.now.counters = NULL;
+}
+
+/* The rows of a program that has met no trouble, as text. */
+static void draw(struct soda_top_canvas *c, bool brief)
+{
+	static struct soda_top_target t;
+
+	given(NULL,
+	      "{\"faults\": 3, \"fam_bytes\": 65536, \"copies_missing\": 0, \"reconnects\": 0}", 1);
+	known(&t, "1", 0);
+	t.pair = pair;
+	t.view = soda_top_view_of(pair.now.counters);
+	for (size_t i = 0; i < t.view->rows_n; i++)
+		t.values[i] = soda_top_row_value(&t.view->rows[i], &pair);
+	assert_int_equal(soda_top_canvas_resize(c, 80, 16), 0);
+	soda_top_canvas_clear(c);
+	c->once = true;
+	c->brief = brief;
+	assert_true(soda_top_details(c, 0, &t) < 12);
+}
+
+static void test_still_groups(void **state)
+{
+	struct soda_top_canvas c = { .utf8 = false };
+
+	draw(&c, true);
+	assert_string_equal(line(&c, 1), " Page buffer");
+	assert_string_equal(line(&c, 2), "  allocated               64 KiB");
+	assert_string_equal(line(&c, 3), " all 0: Page faults, Redundancy, Trouble");
+	assert_string_equal(line(&c, 4), "");
+	draw(&c, false);
+	assert_string_equal(line(&c, 1), " Page faults");
+	assert_string_equal(line(&c, 5), " Redundancy");
+	assert_string_equal(line(&c, 7), " Trouble");
+	assert_string_equal(line(&c, 8), "  reconnections                0");
+	soda_top_canvas_free(&c);
+	json_decref(pair.now.counters);
+	pair.now.counters = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rates),	   cmocka_unit_test(test_ratios),
-		cmocka_unit_test(test_histograms), cmocka_unit_test(test_format),
-		cmocka_unit_test(test_canvas),	   cmocka_unit_test(test_sort),
-		cmocka_unit_test(test_views),
+		cmocka_unit_test(test_rates),	     cmocka_unit_test(test_ratios),
+		cmocka_unit_test(test_histograms),   cmocka_unit_test(test_format),
+		cmocka_unit_test(test_canvas),	     cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_views),	     cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_still_groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

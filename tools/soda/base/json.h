@@ -47,6 +47,16 @@ static inline json_t *soda_json_text_of(const char *bytes)
 	return text;
 }
 
+/* The words of a command, as soda_json_text_of() has each. */
+static inline json_t *soda_json_command(char *const *argv)
+{
+	json_t *out = json_array();
+
+	for (int i = 0; argv[i]; i++)
+		json_array_append_new(out, soda_json_text_of(argv[i]));
+	return out;
+}
+
 /* 0: it is not there. */
 static inline uint64_t soda_json_count(const json_t *from, const char *key)
 {

@@ -204,23 +204,11 @@ static json_t *last_command(const struct soda_eval_results *results)
 	return n ? json_array_get(results->commands, n - 1) : NULL;
 }
 
-/* Of all that is in the folder, this command's and earlier ones'. */
-static int write_numbers(const struct soda_eval_plan *plan, const struct soda_eval_results *results)
+static int write_numbers(const struct soda_eval_report *report)
 {
-	json_t *command = last_command(results);
-	const char *cap = json_string_value(json_object_get(command, "memory_cap"));
-	struct soda_eval_plan all = *plan;
-	struct soda_eval_report report = { .plan = &all,
-					   .results = results,
-					   .cap = cap ? cap : "in a way that is not known",
-					   .machine = json_object_get(command, "machine") };
-	int err;
+	int err = soda_eval_write_json(report);
 
-	soda_eval_plan_widen(&all, results);
-	err = soda_eval_write_json(&report);
-	if (!err)
-		err = soda_eval_write_csv(&report);
-	return err;
+	return err ? err : soda_eval_write_csv(report);
 }
 
 /* Make the page of results.json; where that cannot be made here the numbers remain. */
@@ -268,6 +256,26 @@ static json_t *environment(void)
 	return all;
 }
 
+/* Files, page and table of all that is in the folder, this command's and earlier ones'. */
+static int report_all(const struct soda_eval_drive *drive, const struct soda_eval_results *results)
+{
+	json_t *command = last_command(results);
+	const char *cap = json_string_value(json_object_get(command, "memory_cap"));
+	struct soda_eval_plan all = *drive->plan;
+	struct soda_eval_report report = { .plan = &all,
+					   .results = results,
+					   .cap = cap ? cap : "in a way that is not known",
+					   .machine = json_object_get(command, "machine") };
+	int err;
+
+	soda_eval_plan_widen(&all, results);
+	err = write_numbers(&report);
+	if (!err)
+		err = make_page(drive->plan, drive->begin == SODA_EVAL_LOOK);
+	soda_eval_table(stdout, &report);
+	return fflush(stdout) && !err ? -EIO : err;
+}
+
 /* Run what has no valid result yet. */
 static int run_missing(const struct soda_eval_drive *drive,
 		       const struct soda_bench_guarded *guarded, struct soda_eval_results *results)
@@ -307,9 +315,7 @@ int soda_eval_drive_run(void *arg, const struct soda_bench_guarded *guarded)
 	if (!err && drive->begin != SODA_EVAL_LOOK)
 		err = run_missing(drive, guarded, &results);
 	if (!err)
-		err = write_numbers(plan, &results);
-	if (!err)
-		err = make_page(plan, drive->begin == SODA_EVAL_LOOK);
+		err = report_all(drive, &results);
 	if (!err)
 		missing = count_missing(plan, &results);
 	if (missing)

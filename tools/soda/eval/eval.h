@@ -15,6 +15,7 @@
  *   verify.c     whether its result is right
  *   results.c    the results so far, on disk
  *   files.c      results.json, results.csv;  the page of them: tools/report
+ *   table.c      the slow-downs, in the terminal
  *   drive.c      all of these, one after the other
  *
  *   application (capped) -----------------------> memory server      memserver

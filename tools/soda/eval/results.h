@@ -12,6 +12,8 @@
 #ifndef SODA_EVAL_RESULTS_H
 #define SODA_EVAL_RESULTS_H
 
+#include <stdio.h>
+
 #include "soda/eval/eval.h"
 #include "soda/stage/guard.h"
 
@@ -71,6 +73,13 @@ struct soda_eval_report {
 /* Each 0, or negative errno after a message. */
 int soda_eval_write_json(const struct soda_eval_report *report); /* OUT/results.json */
 int soda_eval_write_csv(const struct soda_eval_report *report);	 /* OUT/results.csv */
+
+/*
+ * table.c.  For people: for each application the medians of its valid runs in local memory and in
+ * far memory, how many times as long it took there, how many runs were verified; and a sentence
+ * that sums it up.
+ */
+void soda_eval_table(FILE *out, const struct soda_eval_report *report);
 
 /* drive.c.  Does the runs one after the other, and writes their results. */
 struct soda_eval_drive {

@@ -16,7 +16,7 @@
 struct options {
 	uint32_t to;
 	uint64_t memory;
-	bool symmetric, weights;
+	bool symmetric, weights, json;
 };
 
 /* enum soda_graph_format and one more. */
@@ -39,6 +39,7 @@ static const struct soda_option option_table[] = {
 	OPTION("memory", 0, SIZE, memory, .arg = "SIZE", .def = "512M", .min = 1 << 20,
 	       .help = "For sorting; what does not fit lies beside OUTPUT meanwhile, 8 bytes for "
 		       "each edge, 16 with --weights."),
+	OPTION("json", 'j', BOOL, json, .help = "Print what was written as one JSON object."),
 };
 
 static const struct soda_conf conf = {
@@ -190,8 +191,7 @@ static int convert(const struct options *o, const char *input, const char *outpu
 		ret = export(o, input, format, output, &info, &err);
 	if (ret)
 		return soda_graph_tool_fail(conf.program, ret, &err);
-	soda_graph_tool_report(output, &info, begin);
-	return SODA_EXIT_OK;
+	return soda_graph_tool_report(output, &info, begin, o->json);
 }
 
 int soda_command_graph_convert(int argc, char **argv)

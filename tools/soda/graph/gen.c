@@ -13,7 +13,7 @@ struct options {
 	uint32_t kind, scale, edge_factor;
 	uint64_t vertices, edges, seed, memory;
 	char *abc;
-	bool symmetric;
+	bool symmetric, json;
 };
 
 static const char *const kinds[] = { "rmat", "uniform", NULL };
@@ -40,6 +40,7 @@ static const struct soda_option option_table[] = {
 	OPTION("memory", 0, SIZE, memory, .arg = "SIZE", .def = "512M", .min = 1 << 20,
 	       .help = "For sorting; what does not fit lies beside PATH meanwhile, 8 bytes for "
 		       "each edge."),
+	OPTION("json", 'j', BOOL, json, .help = "Print what was written as one JSON object."),
 };
 
 static const struct soda_conf conf = {
@@ -94,8 +95,7 @@ static int generate(const struct options *o, const char *path)
 	source->close(source);
 	if (ret)
 		return soda_graph_tool_fail(conf.program, ret, &err);
-	soda_graph_tool_report(path, &info, begin);
-	return SODA_EXIT_OK;
+	return soda_graph_tool_report(path, &info, begin, o->json);
 }
 
 int soda_command_graph_gen(int argc, char **argv)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "soda/base/json.h"
 
 #define BAR_WIDTH 40
 #define BAR_SECONDS 0.1 /* between two updates */
@@ -52,12 +53,24 @@ void soda_graph_tool_progress(void *unused, const char *step, double fraction)
 	draw(step, fraction);
 }
 
-void soda_graph_tool_report(const char *path, const struct soda_graph_info *info, uint64_t begin_ns)
+int soda_graph_tool_report(const char *path, const struct soda_graph_info *info, uint64_t begin_ns,
+			   bool json)
 {
+	double seconds = (double)(soda_now_ns() - begin_ns) / 1e9;
+
 	soda_graph_tool_progress(NULL, NULL, 0);
+	if (json)
+		return soda_json_print(
+			       json_pack("{so sI sI sb sb sf}", "path", soda_json_text_of(path),
+					 "vertices", (json_int_t)info->vertices, "edges",
+					 (json_int_t)info->edges, "symmetric", info->symmetric,
+					 "weighted", info->weighted, "seconds", seconds))
+			       ? SODA_EXIT_FAILED
+			       : SODA_EXIT_OK;
 	printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges%s%s, in %.1f s\n", path, info->vertices,
 	       info->edges, info->symmetric ? " (symmetric)" : "",
-	       info->weighted ? " with weights" : "", (double)(soda_now_ns() - begin_ns) / 1e9);
+	       info->weighted ? " with weights" : "", seconds);
+	return SODA_EXIT_OK;
 }
 
 static const char usage[] = "Usage: soda graph COMMAND [ARGUMENT]...\n"

@@ -18,8 +18,11 @@ int soda_graph_tool_fail(const char *command, int ret, const struct soda_graph_e
  */
 void soda_graph_tool_progress(void *unused, const char *step, double fraction);
 
-/* The line on stdout about a graph that was written; begin: soda_now_ns() before that. */
-void soda_graph_tool_report(const char *path, const struct soda_graph_info *info,
-			    uint64_t begin_ns);
+/*
+ * The line on stdout about a graph that was written, or one JSON object; begin_ns: soda_now_ns()
+ * before that.  The command's exit code.
+ */
+int soda_graph_tool_report(const char *path, const struct soda_graph_info *info, uint64_t begin_ns,
+			   bool json);
 
 #endif

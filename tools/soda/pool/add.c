@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/tree/tree.h"
+#include "soda/base/json.h"
 #include "soda/base/source.h"
 #include "soda/base/tool.h"
 #include "soda/pool/look.h"
@@ -24,6 +25,7 @@
 struct options {
 	uint32_t timeout_ms;
 	uint32_t pid;
+	bool json;
 };
 
 static const struct soda_option option_table[] = {
@@ -32,6 +34,7 @@ static const struct soda_option option_table[] = {
 		       "this user's that can be seen."),
 	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "5s", .min = 1,
 	       .max = 3600000, .help = "Longest wait for an answer of the server."),
+	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object."),
 };
 
 static const struct soda_conf conf = {
@@ -178,8 +181,8 @@ static const char *why_not(int err)
 	}
 }
 
-/* true: told, or it knew. */
-static bool tell(const char *name, const char *address)
+/* true: told, or it knew. With `all`, an array for --json, it stands there, too. */
+static bool tell(const char *name, const char *address, json_t *all)
 {
 	struct soda_tree *tree;
 	int err = soda_tree_open(name, &tree);
@@ -190,10 +193,13 @@ static bool tell(const char *name, const char *address)
 		munmap(tree, sizeof(*tree));
 	}
 	why = why_not(err);
+	if (all)
+		json_array_append_new(all, json_pack("{ss sb ss?}", "process", keeper_of(name),
+						     "told", !why, "why", why));
 	if (why)
 		fprintf(stderr, "%s: the programs of soda run, process %s, are not told: %s\n",
 			conf.program, keeper_of(name), why);
-	else
+	else if (!all)
 		printf("the programs of soda run, process %s, %s\n", keeper_of(name),
 		       err ? "know it already" : "are told");
 	return !why;
@@ -225,6 +231,7 @@ static int add(const char *address, const struct options *opt)
 	struct soda_members one;
 	struct soda_why why;
 	struct found f = { NULL, 0 };
+	json_t *all = NULL;
 	size_t told = 0;
 
 	if (soda_members_parse(address, &one, &why) || one.n != 1 || !strstr(address, "://")) {
@@ -235,12 +242,16 @@ static int add(const char *address, const struct options *opt)
 	if (!is_there(address, (int)opt->timeout_ms))
 		return SODA_EXIT_FAILED;
 	look(&f, opt->pid);
+	if (opt->json)
+		all = json_array();
 	for (size_t i = 0; i < f.n; i++)
-		told += tell(f.names[i], address);
+		told += tell(f.names[i], address, all);
 	if (!f.n)
 		fprintf(stderr, "%s: no program of this user%s runs under soda run\n", conf.program,
 			opt->pid ? ", with that process id," : "");
 	free(f.names);
+	if (all && soda_json_print(json_pack("{ss so}", "address", address, "runs", all)))
+		return SODA_EXIT_FAILED;
 	return told ? SODA_EXIT_OK : SODA_EXIT_FAILED;
 }
 

@@ -76,15 +76,6 @@ static json_t *lists_of(const struct soda_run_samples *samples)
 	return out;
 }
 
-static json_t *command_of(char *const *argv)
-{
-	json_t *out = json_array();
-
-	for (int i = 0; argv[i]; i++)
-		json_array_append_new(out, soda_json_text_of(argv[i]));
-	return out;
-}
-
 /* The SODA settings in the environment that the program had. */
 static json_t *settings(void)
 {
@@ -103,10 +94,10 @@ static json_t *settings(void)
 static int write_numbers(const char *path, char *const *argv, int status,
 			 const struct soda_run_samples *samples)
 {
-	json_t *all =
-		json_pack("{ss si so si so so so}", "format", "soda-run", "version", 1, "command",
-			  command_of(argv), "status", status, "machine", soda_machine_describe(),
-			  "settings", settings(), "samples", lists_of(samples));
+	json_t *all = json_pack("{ss si so si so so so}", "format", "soda-run", "version", 1,
+				"command", soda_json_command(argv), "status", status, "machine",
+				soda_machine_describe(), "settings", settings(), "samples",
+				lists_of(samples));
 	FILE *out = all ? fopen(path, "w") : NULL;
 	int bad = !out;
 

@@ -12,12 +12,30 @@
 
 #include "base/tree/tree.h"
 
+/* A program that has ended, with all that it has started under --children=all. */
+struct soda_run_end {
+	const struct soda_tree *tree;
+	char *const *argv; /* the program's */
+	int status;	   /* its exit status, or 128 + its signal */
+	uint64_t took_ns;  /* from its start to its end */
+	uint64_t threshold,
+		local; /* --threshold; local 0: small blocks never go to fabric memory */
+	bool quiet;    /* say nothing where no fabric memory was used */
+};
+
 /*
  * table.c: print on standard error what the processes did with fabric memory: of one all that it
  * has told, of several a table, a process a line, and the sum.  Where there was none: why, unless
  * quiet.
  */
-void soda_run_table(const struct soda_tree *tree, uint64_t threshold, uint64_t local, bool quiet);
+void soda_run_table(const struct soda_run_end *end);
+/*
+ * summary.c: below the table how long the program took, what part of it threads waited, the traffic
+ * against the data, and what to change (advice.h).
+ */
+void soda_run_summary(const struct soda_run_end *end);
+/* In place of both one line of JSON, format soda-run-stats, on standard error. */
+void soda_run_summary_json(const struct soda_run_end *end);
 
 /*
  * numbers.c.  Before the program starts: that its numbers can be written, as JSON (format soda-run;

@@ -16,6 +16,7 @@
 
 #include "base/conf/conf.h"
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/run.h"
 #include "base/tree/tree.h"
 #include "host_agent/core/settings.h"
@@ -33,6 +34,7 @@ struct options {
 	uint64_t local;
 	char *report;
 	bool stats;
+	bool json;
 	bool quiet;
 	uint32_t children;
 	uint32_t io_uring;
@@ -72,7 +74,12 @@ static const struct soda_option option_table[] = {
 	SODA_ETCD_USER("SODA_ETCD_USER", .offset = offsetof(struct options, etcd.user_file)),
 	OPTION("stats", 0, BOOL, stats,
 	       .help = "At the program's end print on standard error what it did with fabric "
-		       "memory; with --children=all what each process did."),
+		       "memory, with --children=all what each process did; how long it took, what "
+		       "part of that its threads waited, and what could be changed. The program "
+		       "is then a child of soda."),
+	OPTION("json", 'j', BOOL, json,
+	       .help = "Print these statistics as one JSON object, in one line, the last one on "
+		       "standard error; implies --stats."),
 	OPTION("report", 'r', STRING, report, .arg = "FILE.html",
 	       .help = "At the program's end write a page that shows residency, faults and traffic "
 		       "over time, and its numbers beside it, FILE.json. Where what draws it is "
@@ -330,11 +337,11 @@ static void warn_of_misspelt(void)
 }
 
 /*
- * The memory that the program shares with those that it starts.  SODA_BUFFER, which --mem has set,
- * is what they have together; not so a fraction, which is one of what each of them allocates.
- * 0, or -1 with one line on standard error.
+ * The memory that the program shares with `soda` and those that it starts.  SODA_BUFFER, which
+ * --mem has set, is what they have together, if `common`; not so a fraction, which is one of what
+ * each of them allocates.  0, or -1 with one line on standard error.
  */
-static int share(struct soda_tree **tree_p)
+static int share(bool common, struct soda_tree **tree_p)
 {
 	const char *size = getenv("SODA_BUFFER");
 	char name[SODA_TREE_NAME];
@@ -343,6 +350,8 @@ static int share(struct soda_tree **tree_p)
 
 	if (size && !strchr(size, '/') && soda_parse_size(size, &bytes))
 		bytes = 0; /* the program's runtime says what is wrong with it */
+	if (!common)
+		bytes = 0;
 	ret = soda_tree_create(bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX,
 			       getenv("SODA_MEM_SERVER"), tree_p, name);
 	if (!ret && !setenv("SODA_RUN_TREE", name, 1))
@@ -363,17 +372,37 @@ static void tell_servers(struct soda_tree *tree, const struct soda_run_registry 
 	soda_tree_pool_set(tree, list);
 }
 
+static void tell_statistics(const struct options *opt, const struct soda_run_end *end)
+{
+	if (opt->json) {
+		soda_run_summary_json(end);
+	} else {
+		soda_run_table(end);
+		soda_run_summary(end);
+	}
+}
+
 /* Run the program as a child, and do what is to be done at its end. Returns its exit status. */
 static int stay(const struct options *opt, const struct blocks *what, struct soda_tree *tree,
 		const char *library, const struct soda_run_registry *registry, const char *program,
 		char **argv)
 {
+	uint64_t began = soda_now_ns();
+	bool joins = opt->children == CHILDREN_ALL; /* servers that come while it runs */
 	int status;
 
-	tell_servers(tree, registry);
-	status = soda_run_as_child(program, argv, tree, library, registry->name ? registry : NULL);
-	if (tree && opt->stats && status >= 0)
-		soda_run_table(tree, what->threshold, what->local, opt->quiet);
+	if (joins)
+		tell_servers(tree, registry);
+	status = soda_run_as_child(program, argv, tree, library,
+				   joins && registry->name ? registry : NULL);
+	if (opt->stats && status >= 0)
+		tell_statistics(opt, &(struct soda_run_end){ .tree = tree,
+							     .argv = argv,
+							     .status = soda_run_status(status),
+							     .took_ns = soda_now_ns() - began,
+							     .threshold = what->threshold,
+							     .local = what->local,
+							     .quiet = opt->quiet });
 	if (opt->report && status >= 0)
 		soda_run_numbers_close(opt->report, argv, soda_run_status(status));
 	return status < 0 ? 126 : soda_run_end_as(status);
@@ -419,7 +448,8 @@ static int run(const struct options *opt, char **argv)
 	warn_of_misspelt();
 	if (opt->report && soda_run_numbers_open(opt->report))
 		return 127;
-	if (opt->children == CHILDREN_ALL && share(&tree))
+	if ((opt->children == CHILDREN_ALL || opt->stats) &&
+	    share(opt->children == CHILDREN_ALL, &tree))
 		return 127;
 	if (opt->report || tree)
 		return stay(opt, &what, tree, library, &registry, program, argv);
@@ -435,13 +465,15 @@ int soda_command_run(int argc, char **argv)
 	int first, status = SODA_EXIT_USAGE;
 
 	if (soda_conf_defaults(&conf, &opt, &err) || soda_conf_environment(&conf, &opt, &err) ||
-	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err))
+	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err)) {
 		fprintf(stderr, "soda run: %s\n", err.text);
-	else if (first >= argc)
+	} else if (first >= argc) {
 		fputs("soda run: which program? soda run [OPTION]... -- PROGRAM [ARGUMENT]...\n",
 		      stderr);
-	else
+	} else {
+		opt.stats |= opt.json;
 		status = run(&opt, argv + first);
+	}
 	soda_conf_free(&conf, &opt);
 	return status;
 }

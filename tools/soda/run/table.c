@@ -56,20 +56,22 @@ static void show_all(const struct soda_tree *tree, uint32_t n)
 		      stderr);
 }
 
-void soda_run_table(const struct soda_tree *tree, uint64_t threshold, uint64_t local, bool quiet)
+void soda_run_table(const struct soda_run_end *end)
 {
+	const struct soda_tree *tree = end->tree;
 	uint32_t all = atomic_load(&tree->rows_n), programs = atomic_load(&tree->programs);
 	uint32_t n = all < SODA_TREE_ROWS ? all : SODA_TREE_ROWS;
 	const struct soda_tree_row *only =
 		n == 1 && atomic_load(&tree->rows[0].written) == 2 ? &tree->rows[0] : NULL;
 	char peak[16], budget[16];
 
-	if (!n && !quiet)
+	if (!n && !end->quiet)
 		fprintf(stderr,
 			"soda run: no block or mapping of %s or more%s: no fabric memory was "
 			"used\n",
-			soda_format_size(threshold, budget),
-			local ? ", and small ones were never more than --local has room for" : "");
+			soda_format_size(end->threshold, budget),
+			end->local ? ", and small ones were never more than --local has room for"
+				   : "");
 	if (only)
 		fprintf(stderr, "%.*s", SODA_TREE_TOLD, only->told);
 	if (!n || only)

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "soda.h"
+#include "soda/base/json.h"
 #include "soda/base/tool.h"
 #include "trust/identity.h"
 #include "trust/sealed_file.h"
@@ -29,11 +30,14 @@ struct options {
 	OPTION("key-file", 'k', STRING, key_file, .arg = "FILE", .env = "SODA_SEAL_KEY_FILE",      \
 	       .help = "The key that the file was sealed with, of soda-seal-key(1).")
 
+#define JSON_OPTION OPTION("json", 'j', BOOL, json, .help = "Print one JSON object.")
+
 static const struct soda_option cat_table[] = { KEY_FILE_OPTION };
 static const struct soda_option show_table[] = {
 	KEY_FILE_OPTION,
-	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object."),
+	JSON_OPTION,
 };
+static const struct soda_option key_table[] = { JSON_OPTION };
 
 #define SEE ".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda_alloc_file (3),\n.BR soda (7)\n"
 #define CONF(NAME, ARGS, OPTIONS, OPTIONS_N, SUMMARY, DESCRIPTION)                                 \
@@ -57,7 +61,8 @@ CONF(cat, "FILE|ADDRESS/NAME", cat_table, sizeof(cat_table) / sizeof(cat_table[0
      "writing. Each block is checked before it is printed; with one that was changed, or with "
      "another "
      "key, printing ends there, and the exit status is 1.");
-CONF(key, "FILE", NULL, 0, "make a key for sealed files",
+CONF(key, "FILE", key_table, sizeof(key_table) / sizeof(key_table[0]),
+     "make a key for sealed files",
      "Makes a random key in the new FILE, which nobody else may read. Programs seal files with it "
      "(SODA_SEAL_KEY_FILE), and nothing else opens these: keep a copy of the key where it is as "
      "safe. No server needs it.");
@@ -345,7 +350,11 @@ static int run_key(int argc, char **argv)
 
 	if (!code && soda_sealed_key_make(c.name, &err))
 		code = fail(&key_conf, "", err.text);
-	if (!code)
+	if (!code && c.opt.json)
+		code = soda_json_print(json_pack("{so}", "key_file", soda_json_text_of(c.name)))
+			       ? SODA_EXIT_FAILED
+			       : 0;
+	else if (!code)
 		printf("a new key for sealed files is in %s\n", c.name);
 	return end(&key_conf, &c, code);
 }

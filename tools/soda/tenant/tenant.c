@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "soda/base/json.h"
 #include "soda/base/tool.h"
 #include "trust/identity.h"
 #include "trust/proof.h"
@@ -37,8 +38,11 @@ struct options {
 	       .help = "The key file of the tenant's programs (SODA_KEY_FILE). Default: NAME.key " \
 		       "here. " HELP)
 
+#define JSON_OPTION OPTION("json", 'j', BOOL, json, .help = "Print one JSON object.")
+
 static const struct soda_option add_table[] = {
 	FILE_OPTION,
+	JSON_OPTION,
 	KEY_FILE_OPTION("If there is one of this tenant, its key is used: so a tenant gets "
 			"another server."),
 	OPTION("server-name", 0, STRING, server_name, .arg = "NAME", .max = SODA_WIRE_TENANT_MAX,
@@ -69,11 +73,12 @@ static const struct soda_option add_table[] = {
 
 static const struct soda_option list_table[] = {
 	FILE_OPTION,
-	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object."),
+	JSON_OPTION,
 };
 
 static const struct soda_option rotate_table[] = {
 	FILE_OPTION,
+	JSON_OPTION,
 	KEY_FILE_OPTION(
 		"If its key is not the server's, as after a rotation at another server, that "
 		"becomes the server's; else a new one is made."),
@@ -81,7 +86,7 @@ static const struct soda_option rotate_table[] = {
 	       .help = "How long the key before stays valid; 0: not at all."),
 };
 
-static const struct soda_option remove_table[] = { FILE_OPTION };
+static const struct soda_option remove_table[] = { FILE_OPTION, JSON_OPTION };
 
 #define AFTERWARDS                                                                                 \
 	"\n\nThe server reads the file again on SIGHUP (systemctl reload soda-mem-server, or "     \
@@ -246,6 +251,20 @@ static int derive(struct edit *e, const uint8_t root[SODA_KEY_BYTES], uint8_t ke
 
 /* Commands */
 
+/* What a command has done, for --json; new_key < 0: it has nothing to do with a key. */
+static int print_change(struct edit *e, int new_key)
+{
+	json_t *o = json_pack("{ss ss}", "tenant", e->name, "server", e->file.server);
+
+	if (new_key >= 0) {
+		json_object_set_new(o, "key_file", soda_json_text_of(e->key_path));
+		json_object_set_new(o, "new_key", json_boolean(new_key));
+	}
+	return soda_json_print(o)
+		       ? soda_conf_fail(&e->err, -EIO, "standard output: %s", soda_strerror(EIO))
+		       : 0;
+}
+
 /* The server's file, or the beginning of one. */
 static int read_or_begin(struct edit *e)
 {
@@ -317,6 +336,8 @@ static int add(struct edit *e)
 	soda_wipe(root, sizeof(root));
 	if (!r)
 		r = soda_tenants_file_write(e->opt.file, &e->file, &e->err);
+	if (!r && e->opt.json)
+		return print_change(e, !there);
 	if (!r)
 		printf("tenant %s of server %s; the key of its programs is %s in %s\n", e->name,
 		       e->file.server, there ? "that" : "new,", e->key_path);
@@ -358,6 +379,8 @@ static int rotate(struct edit *e)
 		r = write_key(e, root);
 	soda_wipe(root, sizeof(root));
 	soda_wipe(key, sizeof(key));
+	if (!r && e->opt.json)
+		return print_change(e, !there || same);
 	if (!r)
 		printf("tenant %s of server %s has %s key, in %s; the one before is valid for %u "
 		       "days\n",
@@ -379,6 +402,8 @@ static int remove_tenant(struct edit *e)
 		return r;
 	soda_tenants_file_remove(&e->file, entry);
 	r = soda_tenants_file_write(e->opt.file, &e->file, &e->err);
+	if (!r && e->opt.json)
+		return print_change(e, -1);
 	if (!r)
 		printf("tenant %s is no more of server %s\n", e->name, e->file.server);
 	return r;

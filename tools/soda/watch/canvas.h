@@ -31,10 +31,11 @@ struct soda_top_cell {
 
 struct soda_top_canvas {
 	int columns, rows;
-	int first; /* rows above this one are not drawn to: they do not scroll */
-	int last;  /* this row and those below are not drawn to either */
-	bool utf8; /* graphs may have more than ASCII */
-	bool once; /* one look has no history: no graphs */
+	int first;  /* rows above this one are not drawn to: they do not scroll */
+	int last;   /* this row and those below are not drawn to either */
+	bool utf8;  /* graphs may have more than ASCII */
+	bool once;  /* one look has no history: no graphs */
+	bool brief; /* what is all zero is named, and not shown */
 	struct soda_top_cell *cells;
 };
 

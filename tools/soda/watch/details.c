@@ -252,10 +252,60 @@ static int put_wrapped(struct soda_top_canvas *c, int row, int column, const cha
 	return row;
 }
 
+/* Whether nothing under the heading in row `i` has a value but 0. */
+static bool is_still(const struct soda_top_target *t, int i)
+{
+	while (++i < (int)t->view->rows_n && t->view->rows[i].kind != SODA_TOP_HEADING)
+		if (is_shown(&t->view->rows[i], t) && isfinite(t->values[i]) && t->values[i] != 0)
+			return false;
+	return true;
+}
+
+/* The rows under the heading in row `i`, if the target has any; returns the row behind them. */
+static int draw_group(struct soda_top_canvas *c, int row, const struct soda_top_target *t, int i)
+{
+	const char *heading = t->view->rows[i].label;
+
+	while (++i < (int)t->view->rows_n && t->view->rows[i].kind != SODA_TOP_HEADING) {
+		if (!is_shown(&t->view->rows[i], t))
+			continue;
+		if (heading) /* of something that is there */
+			soda_top_put(c, row++, LABEL - 1, SODA_TOP_FAINT, "%s", heading);
+		heading = NULL;
+		draw_row(c, row++, t, i);
+	}
+	return row;
+}
+
+/* Whether the target has anything under the heading in row `i`. */
+static bool has_group(const struct soda_top_target *t, int i)
+{
+	while (++i < (int)t->view->rows_n && t->view->rows[i].kind != SODA_TOP_HEADING)
+		if (is_shown(&t->view->rows[i], t))
+			return true;
+	return false;
+}
+
+static int draw_groups(struct soda_top_canvas *c, int row, const struct soda_top_target *t)
+{
+	char still[256] = "";
+
+	for (int i = 0; i < (int)t->view->rows_n; i++) {
+		size_t n = strlen(still);
+
+		if (t->view->rows[i].kind != SODA_TOP_HEADING || !has_group(t, i))
+			continue;
+		if (!c->brief || !is_still(t, i))
+			row = draw_group(c, row, t, i);
+		else
+			snprintf(still + n, sizeof(still) - n, "%s%s",
+				 n ? ", " : "all 0: ", t->view->rows[i].label);
+	}
+	return put_wrapped(c, row, LABEL - 1, still);
+}
+
 int soda_top_details(struct soda_top_canvas *c, int row, const struct soda_top_target *t)
 {
-	const char *heading = NULL;
-
 	draw_title(c, row++, t);
 	if (t->state == SODA_TOP_GONE) {
 		soda_top_put(c, row, LABEL, SODA_TOP_BAD, "gone");
@@ -264,20 +314,7 @@ int soda_top_details(struct soda_top_canvas *c, int row, const struct soda_top_t
 		soda_top_put(c, row++, LABEL, SODA_TOP_FAINT, "no answer yet");
 	if (t->state != SODA_TOP_HERE)
 		return row;
-	for (int i = 0; i < (int)t->view->rows_n; i++) {
-		const struct soda_top_row *what = &t->view->rows[i];
-
-		if (what->kind == SODA_TOP_HEADING) {
-			heading = what->label;
-			continue;
-		}
-		if (!is_shown(what, t))
-			continue;
-		if (heading) /* of something that is there */
-			soda_top_put(c, row++, LABEL - 1, SODA_TOP_FAINT, "%s", heading);
-		heading = NULL;
-		draw_row(c, row++, t, i);
-	}
+	row = draw_groups(c, row, t);
 	return draw_clients(c, draw_servers(c, row, t), t);
 }
 

@@ -20,8 +20,9 @@ struct soda_top_ui {
 };
 
 /*
- * details.c: every row of one target's view, and its clients.  Draws from `row` on; returns the row
- * behind it.  The target's lock is held.
+ * details.c: every row of one target's view, and its clients; where the page is brief, the groups
+ * that are all zero by their names.  Draws from `row` on; returns the row behind it.  The target's
+ * lock is held.
  */
 int soda_top_details(struct soda_top_canvas *c, int row, const struct soda_top_target *t);
 /* The same rows with what they mean. */

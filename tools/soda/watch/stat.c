@@ -16,7 +16,7 @@
 
 struct options {
 	uint32_t interval_ms, timeout_ms;
-	bool json;
+	bool json, all;
 };
 
 static const struct soda_option option_table[] = {
@@ -24,7 +24,10 @@ static const struct soda_option option_table[] = {
 	       .help = "Repeat after this time until the target ends."),
 	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "5s", .min = 1,
 	       .max = 3600000, .help = "Longest wait for an answer."),
-	OPTION("json", 'j', BOOL, json, .help = "Print each answer as one line of JSON."),
+	OPTION("json", 'j', BOOL, json,
+	       .help = "Print each answer as one line of JSON, with every counter."),
+	OPTION("all", 'a', BOOL, all,
+	       .help = "Print groups of counters that are all 0, too, which are named only."),
 };
 
 static const struct soda_conf conf = {
@@ -35,7 +38,9 @@ static const struct soda_conf conf = {
 		"PID is a running program that uses SODA, ADDRESS a memory server "
 		"(tcp://HOST:PORT, shm://PATH) or DPU agent. Counters are totals since the start. "
 		"Times are shown as percentiles: half of all (p50), 90, 99 and 99.9 of 100 took no "
-		"longer; they are within 1/32. Ratios under 'derived' are of the totals; with "
+		"longer; they are within 1/32. Groups, as soda top has them, are named in the last "
+		"line where all of their counters are 0. Ratios under 'derived' are of the totals; "
+		"with "
 		"--json they are left out, and histograms have all their buckets.",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
@@ -73,6 +78,67 @@ static void format_value(const char *key, const json_t *value, char *out, size_t
 		snprintf(out, bytes, "%" JSON_INTEGER_FORMAT, n);
 }
 
+/* Whether it counts nothing: 0, or made of nothing else. */
+static bool is_zero(const json_t *value)
+{
+	const char *key;
+	json_t *inner;
+	size_t i;
+
+	if (json_is_number(value))
+		return json_number_value(value) == 0;
+	json_object_foreach((json_t *)value, key, inner) if (!is_zero(inner)) return false;
+	json_array_foreach(value, i, inner) if (!is_zero(inner)) return false;
+	return !json_is_string(value) && !json_is_true(value);
+}
+
+static const struct soda_top_view *brief; /* leave out its groups that are 0; NULL: print all */
+
+/* Whether all counters of that group are 0. */
+static bool is_still(json_t *counters, const char *group)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(counters, key, value)
+	{
+		const char *its = soda_top_group_of(brief, key);
+
+		if (its == group && !is_zero(value))
+			return false;
+	}
+	return true;
+}
+
+static bool is_left_out(json_t *counters, const char *key)
+{
+	const char *group = brief ? soda_top_group_of(brief, key) : NULL;
+
+	return group && is_still(counters, group);
+}
+
+/* The last line: which groups were left out. */
+static void print_left_out(json_t *counters)
+{
+	const char *said = "all 0, without --all:";
+
+	for (size_t i = 0; brief && i < brief->rows_n; i++) {
+		const char *group = brief->rows[i].label, *key;
+		bool has = false;
+		json_t *value;
+
+		if (brief->rows[i].kind != SODA_TOP_HEADING || !is_still(counters, group))
+			continue;
+		json_object_foreach(counters, key, value) has |=
+			soda_top_group_of(brief, key) == group;
+		if (has)
+			printf("%s %s", said, group);
+		said = has ? "," : said;
+	}
+	if (*said == ',')
+		putchar('\n');
+}
+
 static void print_value(const char *key, json_t *value, int depth);
 
 static void print_object(json_t *object, int depth)
@@ -83,6 +149,8 @@ static void print_object(json_t *object, int depth)
 
 	json_object_foreach(object, key, value)
 	{
+		if (is_left_out(object, key))
+			continue;
 		snprintf(printable, sizeof(printable), "%s", key);
 		soda_make_printable(printable);
 		print_value(printable, value, depth);
@@ -139,11 +207,18 @@ static void print_value(const char *key, json_t *value, int depth)
 	}
 }
 
+/* The object that has the counters. */
+static json_t *counters_of(json_t *answer)
+{
+	json_t *inner = json_object_get(answer, "soda_stats");
+
+	return inner ? inner : answer;
+}
+
 /* Ratios of the counters, over the whole life of the target. */
 static void print_derived(json_t *answer)
 {
-	json_t *inner = json_object_get(answer, "soda_stats");
-	const struct soda_top_pair pair = { .now = { .counters = inner ? inner : answer } };
+	const struct soda_top_pair pair = { .now = { .counters = counters_of(answer) } };
 	const struct soda_top_view *view = soda_top_view_of(pair.now.counters);
 	bool headed = false;
 	char text[SODA_TOP_TEXT];
@@ -170,13 +245,15 @@ static void complain(const char *target, struct soda_why *why)
 	fprintf(stderr, "soda stat: %s%s%s\n", named ? "" : target, named ? "" : ": ", why->text);
 }
 
-static int print(json_t *answer, bool json)
+static int print(json_t *answer, const struct options *opt)
 {
-	if (!json) {
+	if (!opt->json) {
+		brief = opt->all ? NULL : soda_top_view_of(counters_of(answer));
 		print_object(answer, 0);
 		print_derived(answer);
+		print_left_out(counters_of(answer));
 	}
-	if (json && json_dumpf(answer, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) == 0)
+	if (opt->json && json_dumpf(answer, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) == 0)
 		putchar('\n');
 	return fflush(stdout);
 }
@@ -197,7 +274,7 @@ static int report(struct soda_stat_source *source, const struct options *opt)
 		}
 		if (!first && !opt->json)
 			putchar('\n');
-		err = print(answer, opt->json);
+		err = print(answer, opt);
 		json_decref(answer);
 		if (err)
 			return SODA_EXIT_FAILED;

@@ -14,7 +14,7 @@
 
 struct options {
 	uint32_t interval_ms, timeout_ms;
-	bool once;
+	bool once, all;
 };
 
 static const struct soda_option option_table[] = {
@@ -25,7 +25,8 @@ static const struct soda_option option_table[] = {
 	       .help = "Longest wait for an answer; then the target is shown as gone."),
 	OPTION("once", '1', BOOL, once,
 	       .help = "Look twice, print one page of text and end: needs no terminal. As wide as "
-		       "COLUMNS says, or 80."),
+		       "COLUMNS says, or 80. Groups whose values are all 0 are named only."),
+	OPTION("all", 'a', BOOL, all, .help = "With --once, show these groups, too."),
 };
 
 static const struct soda_conf conf = {
@@ -97,10 +98,10 @@ static int page_width(void)
 	return columns < 80 ? 80 : columns > 500 ? 500 : columns;
 }
 
-static int print_once(struct soda_top_ui *ui, bool utf8)
+static int print_once(struct soda_top_ui *ui, bool utf8, bool all)
 {
 	enum { ROWS_EACH = SODA_TOP_ROWS_MAX + 1024 + 8 };
-	struct soda_top_canvas page = { .utf8 = utf8, .once = true };
+	struct soda_top_canvas page = { .utf8 = utf8, .once = true, .brief = !all };
 
 	await_answers(ui);
 	if (soda_top_canvas_resize(&page, page_width(), 4 + ui->targets_n * ROWS_EACH)) {
@@ -167,7 +168,7 @@ static int look(const struct options *opt, const char *const *names, int n)
 	if (r)
 		r = r == -EINVAL ? SODA_EXIT_USAGE : SODA_EXIT_FAILED;
 	else
-		r = opt->once ? print_once(&ui, utf8) : watch(&ui, utf8);
+		r = opt->once ? print_once(&ui, utf8, opt->all) : watch(&ui, utf8);
 	for (int i = 0; i < ui.targets_n; i++)
 		soda_top_target_stop(&targets[i]);
 	return r;

@@ -210,6 +210,50 @@ const struct soda_top_view *soda_top_view_of(const json_t *counters)
 	return at;
 }
 
+/* Whether one of the keys of an expression is that one, or, with n > 0, has its first n letters. */
+static bool names(const char *expr, const char *key, size_t n)
+{
+	for (; expr && *expr; expr += strspn(expr, "+-")) {
+		size_t length = strcspn(expr, "+-");
+
+		if (n ? !strncmp(expr, key, n)
+		      : strlen(key) == length && !strncmp(expr, key, length))
+			return true;
+		expr += length;
+	}
+	return false;
+}
+
+/* The heading of the rows that name it; NULL: none does, or rows of two headings. */
+static const char *heading_of(const struct soda_top_view *view, const char *key, size_t n)
+{
+	const char *heading = NULL, *found = NULL;
+
+	for (size_t i = 0; i < view->rows_n; i++) {
+		const struct soda_top_row *row = &view->rows[i];
+
+		if (row->kind == SODA_TOP_HEADING)
+			heading = row->label;
+		else if (!names(row->expr, key, n) && !names(row->whole, key, n))
+			continue;
+		else if (!n)
+			return heading;
+		else if (found && found != heading)
+			return NULL;
+		else
+			found = heading;
+	}
+	return found;
+}
+
+const char *soda_top_group_of(const struct soda_top_view *view, const char *key)
+{
+	const char *heading = heading_of(view, key, 0);
+	size_t word = strcspn(key, "_");
+
+	return heading || !key[word] ? heading : heading_of(view, key, word + 1);
+}
+
 static double latency(const struct soda_top_row *row, const struct soda_top_pair *pair)
 {
 	static _Thread_local struct soda_histogram h;

@@ -55,6 +55,11 @@ enum { SODA_TOP_ROWS_MAX = 64 };
 
 /* The view for these counters; the last one, which is empty, if none fits. */
 const struct soda_top_view *soda_top_view_of(const json_t *counters);
+/*
+ * The heading of the rows that show this counter, or counters whose names begin with the same word
+ * and all stand under one heading; NULL: it is under none.
+ */
+const char *soda_top_group_of(const struct soda_top_view *view, const char *key);
 /* The number of a row or column; of a latency its 99th percentile. NAN: not to be had. */
 double soda_top_row_value(const struct soda_top_row *row, const struct soda_top_pair *pair);
 
