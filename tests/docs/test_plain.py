@@ -74,6 +74,7 @@ class Plain(unittest.TestCase):
         held = {name: path for name, path in pages().items() if name not in NOT_YET}
         self.assertGreater(len(held), 20)
         found = [(name, *fault) for name, path in held.items() for fault in faults(path.read_text(encoding="utf-8"))]
+        self.maxDiff = None
         self.assertEqual(found, [], "see MOST_WORDS, WORDS and OPENING of test_plain.py")
 
     def test_pages_that_are_left_out(self):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A build without jemalloc has no heap. */
+#include "host_agent/heap/extent.h"
 #include "host_agent/heap/heap.h"
 
 #include <errno.h>

@@ -122,7 +122,9 @@ static void check_tools(void **state)
 {
 	static struct program run;
 	const char *stat[] = { "stat", agent.address, NULL };
-	const char *top[] = { "top", "--once", "--interval", "100ms", agent.address, NULL };
+	const char *top[] = {
+		"top", "--once", "--all", "--interval", "100ms", agent.address, NULL
+	};
 
 	start("--async=yes");
 	assert_int_equal(program_run("tools/soda/soda", stat, &run), 0);
