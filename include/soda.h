@@ -137,8 +137,8 @@ enum soda_advice {
 	SODA_STATIC_CACHE = 8,	/* keep in the DPU agent; a store is SIGSEGV from then on */
 	SODA_DYNAMIC_CACHE = 9, /* let the agent cache the object, and end STATIC_CACHE */
 	SODA_NO_CACHE = 10,	/* do not, and end it; without an agent all three: -ENOTSUP */
-	SODA_ABANDON = 11,	/* of a WRITABLE file: soda_free() and the end of the program write
-				   nothing of it back any more; for one that the server refuses */
+	SODA_ABANDON = 11,	/* soda_free() and the end of the program write nothing of this
+				   WRITABLE file back any more; for one that the server refuses */
 };
 
 /*
@@ -310,15 +310,14 @@ SODA_API int soda_sync(void *addr, size_t bytes);
 /*
  * Advise on a range of one object; enum soda_advice.  Works on whole chunks:
  * DISCARD on those inside the range, the others on those that it touches.
- * -EINVAL: outside every object or unknown advice; -ENOMEM: PIN beyond the
- * buffer; -EIO, -ETIMEDOUT, -ENOTCONN: PIN of a page that cannot be had, nothing
- * is pinned; -ENOTSUP: needs a DPU agent, or STATIC_CACHE of an object with
- * redundancy; -EACCES: DISCARD of a read-only object
- * or of a range in the static cache; -EINVAL: ABANDON of what is no WRITABLE
- * file; -ENOSPC: STATIC_CACHE over the agent's
- * capacity, nothing is loaded; -EBUSY: a static range lies across the edge; COLD
- * and STATIC_CACHE: the errors of soda_sync() where dirty data could not be
- * written back.
+ * -EINVAL: outside every object, unknown advice, or ABANDON of an object that
+ * is not a WRITABLE file; -ENOMEM: PIN beyond the buffer; -EIO, -ETIMEDOUT,
+ * -ENOTCONN: PIN of a page that cannot be had, nothing is pinned; -ENOTSUP: needs
+ * a DPU agent, or STATIC_CACHE of an object with redundancy; -EACCES: DISCARD of
+ * a read-only object or of a range in the static cache; -ENOSPC: STATIC_CACHE
+ * over the agent's capacity, nothing is loaded; -EBUSY: a static range lies
+ * across the edge; COLD and STATIC_CACHE: the errors of soda_sync() where dirty
+ * data could not be written back.
  */
 SODA_API int soda_advise(void *addr, size_t bytes, int advice);
 

@@ -62,8 +62,8 @@ int report_write(const char *path, const struct report *r, struct soda_graph_err
 /*
  * Touch so many bytes and give them back.  The host of a virtual machine has no memory yet behind a
  * page that was never touched, or that it took back: its first touch costs several times a copy,
- * and would be counted against whoever happens to be given the page.  What is freed here is what
- * the kernel hands out next.  0 or -ENOMEM.
+ * and would be counted against the part that happens to be given the page.  The kernel hands out
+ * next the pages that are freed here.  0 or -ENOMEM.
  */
 int warm_up(uint64_t bytes, struct soda_graph_error *err);
 

@@ -5,8 +5,8 @@
  * several flows wait at one worker, each has a turn of so many bytes, by its weight, before any has
  * the next: deficit round robin (Shreedhar, Varghese 1995, section 3).  Workers know of each other
  * by what each flow has got from all of them: one that is ahead of those that it waits with has
- * short turns until it is not.  Whoever does not wait counts for nobody, so nothing that could be
- * served stands still.  A connection without a flow is served as if there were none.
+ * short turns until it is not.  A flow that does not wait counts for nobody, so nothing that could
+ * be served stands still.  A connection without a flow is served as if there were none.
  */
 #ifndef SODA_BASE_FLOW_H
 #define SODA_BASE_FLOW_H

@@ -78,7 +78,7 @@ void soda_server_identify(struct soda_server *s, const struct soda_identity *ide
 	soda_secret_hide(s, sizeof(*s));
 }
 
-/* Whoever waits for the state looks at it again. */
+/* Threads that wait for the state look at it again. */
 static void set_state(struct soda_server *s, enum soda_server_state state)
 {
 	atomic_store(&s->state, state);
@@ -218,7 +218,7 @@ static void close_all(struct soda_server *s)
 		return;
 	s->open = false;
 	soda_watch_close(s, false);
-	if (s->control) /* whoever is in a call has the lock */
+	if (s->control) /* a thread that is in a call has the lock */
 		soda_conn_abort(s->control);
 	s->hooks->away(s);
 	soda_conn_close(take_control(s));

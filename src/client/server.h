@@ -20,9 +20,9 @@
  * there before.  The owner then opens or checks its regions, and makes its data connections.
  *
  * The session has no thread.  Its driver, one thread at a time, makes the attempts: the keeper of
- * the host agent at the pace of soda_server_tick; in the DPU agent whoever has the lock of the
- * client's life, when a client or its data demand it.  Hooks are called by the driver, within its
- * calls.  All others report failures, wait, and call (call.h).
+ * the host agent at the pace of soda_server_tick; in the DPU agent the thread that has the lock of
+ * the client's life, when a client or its data demand it.  Hooks are called by the driver, within
+ * its calls.  All others report failures, wait, and call (call.h).
  *
  * Lock: SODA_RANK_SESSION, held during a call.  The driver takes it to publish the control
  * connection and to take it away; a call that is under way then is aborted first.
@@ -85,8 +85,8 @@ struct soda_server_hooks {
 	/* All is connected, and nobody knows yet. NULL: nothing to do. */
 	void (*up)(struct soda_server *server);
 	/*
-	 * Close all other connections; when it returns nothing is under way on any.  Whoever is in
-	 * a call has been made to end.  Only after `met` was called.
+	 * Close all other connections; when it returns nothing is under way on any.  A thread
+	 * in a call has been made to end it.  Only after `met` was called.
 	 */
 	void (*away)(struct soda_server *server);
 	/*

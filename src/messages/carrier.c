@@ -164,8 +164,8 @@ static bool say_something(struct soda_msg_job *job)
 }
 
 /*
- * next_ns: when an open slot is due.  Where none is open whoever opens one wakes the sender.
- * until_ns: to be awake then, too.
+ * next_ns: when an open slot is due.  Where none is open the thread that opens one wakes the
+ * sender. until_ns: to be awake then, too.
  */
 static void sleep_locked(struct soda_msg_job *job, uint64_t next_ns, uint64_t until_ns)
 {

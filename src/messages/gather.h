@@ -4,10 +4,10 @@
  * messages go to, and pushes into these without the job's lock.  What is in them goes to the lanes
  * (job.h) under the lock, many messages at once: when a buffer is full, by its thread; when the
  * first of them has waited for its time, by the sender; when the program has what it has pushed
- * sent, by whoever does.  A rank's only pushing thread has none of this, and pushes into lanes
- * (quick.h).
+ * sent, by the thread that asks for it.  A rank's only pushing thread has none of this, and pushes
+ * into lanes (quick.h).
  *
- * Whoever touches another thread's buffers holds the lock, and bars all threads from theirs, as
+ * A thread that touches another's buffers holds the lock, and bars all threads from theirs, as
  * quick.h has it: a thread says that it is inside, and looks whether it is barred, and the kernel's
  * barrier in all threads is paid by the other side alone.  Who finds itself barred takes the lock.
  * A thread's first message after its buffers were emptied is pushed with the lock, too, so that the

@@ -94,7 +94,7 @@ static void gone(void *client, struct soda_peer *peer)
 	free(c);
 }
 
-/* Whoever it was, this program has no log for it. */
+/* This program has no log for it. */
 static void rejected(void *svc, const char *address, const char *why)
 {
 }

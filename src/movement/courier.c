@@ -717,7 +717,7 @@ void *soda_courier_main(void *arg)
 	}
 	while (m->errands)
 		run_first_errand(m);
-	if (!m->error) { /* whoever makes a call next finds no answer to another */
+	if (!m->error) { /* the next call finds no answer to another */
 		pthread_mutex_unlock(&m->lock);
 		collect_all(m);
 		pthread_mutex_lock(&m->lock);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The library's side of a mover's ring (wire/move_ring.h).  A list goes there straight from the
- * thread that hands it over, if none waits for the courier before it; notices are taken by whoever
- * looks first: a thread that waits for a ticket or tests one, or the courier after a call.
+ * thread that hands it over, if none waits for the courier before it; notices are taken by the
+ * thread that looks first: a thread that waits for a ticket or tests one, or the courier after a
+ * call.
  */
 #include <sched.h>
 #include <sys/mman.h>

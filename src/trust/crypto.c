@@ -13,6 +13,7 @@
 #include <openssl/hmac.h>
 #include <openssl/opensslv.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "base/run.h"
 
@@ -79,9 +80,18 @@ static bool is_ready(void)
 	return library.hmac && library.sha256;
 }
 
-void *soda_crypto_symbol(const char *name)
+int soda_crypto_find(const struct soda_crypto_function *wanted, size_t n)
 {
-	return is_ready() ? dlsym(library.handle, name) : NULL;
+	if (!is_ready())
+		return -ENOTSUP;
+	for (size_t i = 0; i < n; i++) {
+		void *function = dlsym(library.handle, wanted[i].name);
+
+		if (!function)
+			return -ENOTSUP;
+		memcpy(wanted[i].at, &function, sizeof(function));
+	}
+	return 0;
 }
 
 int soda_crypto_ready(struct soda_conf_error *err)

@@ -21,9 +21,13 @@
 /* See that the library is there. 0; -ENOTSUP, with a sentence. */
 int soda_crypto_ready(struct soda_conf_error *err);
 
-/* For the other files of this folder: a function of libcrypto, after soda_crypto_ready(), or NULL.
- */
-void *soda_crypto_symbol(const char *name);
+/* For the other files of this folder: functions of libcrypto, found by name. */
+struct soda_crypto_function {
+	const char *name;
+	void *at; /* a pointer to it, which is set */
+};
+/* 0; -ENOTSUP: one of them is not there, or the library is not. */
+int soda_crypto_find(const struct soda_crypto_function *wanted, size_t n);
 
 /* 0, -ENOTSUP, -EIO. */
 int soda_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t bytes,

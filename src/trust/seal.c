@@ -56,24 +56,14 @@ struct soda_seal_engine {
 
 static int symbols(void)
 {
-	const struct {
-		const char *name;
-		void *at;
-	} wanted[] = {
+	const struct soda_crypto_function wanted[] = {
 		{ "EVP_CIPHER_fetch", &evp.fetch },   { "EVP_CIPHER_CTX_new", &evp.new },
 		{ "EVP_CIPHER_CTX_free", &evp.free }, { "EVP_CipherInit_ex", &evp.init },
 		{ "EVP_CipherUpdate", &evp.update },  { "EVP_CipherFinal_ex", &evp.final },
 		{ "EVP_CIPHER_CTX_ctrl", &evp.ctrl },
 	};
 
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-		void *at = soda_crypto_symbol(wanted[i].name);
-
-		if (!at)
-			return -ENOTSUP;
-		memcpy(wanted[i].at, &at, sizeof(at));
-	}
-	return 0;
+	return soda_crypto_find(wanted, sizeof(wanted) / sizeof(wanted[0]));
 }
 
 static int open_gcm(struct soda_seal_engine *e)

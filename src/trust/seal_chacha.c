@@ -27,10 +27,7 @@ static EVP_MAC *mac;
 
 static int symbols(void)
 {
-	const struct {
-		const char *name;
-		void *at;
-	} wanted[] = {
+	const struct soda_crypto_function wanted[] = {
 		{ "EVP_CIPHER_fetch", &evp.fetch },   { "EVP_CIPHER_CTX_new", &evp.new },
 		{ "EVP_CIPHER_CTX_free", &evp.free }, { "EVP_CipherInit_ex", &evp.init },
 		{ "EVP_CipherUpdate", &evp.update },  { "EVP_MAC_fetch", &evp.mac_fetch },
@@ -39,14 +36,7 @@ static int symbols(void)
 		{ "EVP_MAC_final", &evp.mac_final },
 	};
 
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-		void *at = soda_crypto_symbol(wanted[i].name);
-
-		if (!at)
-			return -ENOTSUP;
-		memcpy(wanted[i].at, &at, sizeof(at));
-	}
-	return 0;
+	return soda_crypto_find(wanted, sizeof(wanted) / sizeof(wanted[0]));
 }
 
 int soda_chacha_load(void)

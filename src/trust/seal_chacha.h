@@ -17,7 +17,7 @@
 
 enum { SODA_CHACHA_NONCE = 12, SODA_CHACHA_TAG = 16 };
 
-/* What one thread at a time seals and opens with. */
+/* The contexts that one thread at a time seals and opens with. */
 struct soda_chacha {
 	EVP_CIPHER_CTX *stream; /* NULL: not opened */
 	EVP_MAC_CTX *mac;
@@ -39,8 +39,8 @@ void soda_chacha_close(struct soda_chacha *c);
 bool soda_chacha_begin(struct soda_chacha *c, const uint8_t *key,
 		       const uint8_t nonce[SODA_CHACHA_NONCE]);
 /*
- * Then one of these, of a block of `bytes` bytes, whole multiples of 16; `to` may be `from`.  open:
- * false: the tag is another one, and `to` is as it was. AS.
+ * Then one of these, of a block of `bytes` bytes, whole multiples of 16; `to` may be `from`.
+ * unseal: false where the tag is another one, and `to` is as it was. AS.
  */
 bool soda_chacha_seal(struct soda_chacha *c, const void *from, uint32_t bytes, void *to,
 		      uint8_t tag[SODA_CHACHA_TAG]);

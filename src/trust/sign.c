@@ -25,29 +25,22 @@ static struct {
 
 static void load(void)
 {
-	const struct {
-		void *to;
-		const char *name;
-	} wanted[] = {
-		{ &library.new_private, "EVP_PKEY_new_raw_private_key" },
-		{ &library.new_public, "EVP_PKEY_new_raw_public_key" },
-		{ &library.get_public, "EVP_PKEY_get_raw_public_key" },
-		{ &library.free_key, "EVP_PKEY_free" },
-		{ &library.new_ctx, "EVP_MD_CTX_new" },
-		{ &library.free_ctx, "EVP_MD_CTX_free" },
-		{ &library.sign_init, "EVP_DigestSignInit" },
-		{ &library.sign, "EVP_DigestSign" },
-		{ &library.verify_init, "EVP_DigestVerifyInit" },
-		{ &library.verify, "EVP_DigestVerify" },
-		{ &library.set_mark, "ERR_set_mark" },
-		{ &library.pop_to_mark, "ERR_pop_to_mark" },
+	const struct soda_crypto_function wanted[] = {
+		{ "EVP_PKEY_new_raw_private_key", &library.new_private },
+		{ "EVP_PKEY_new_raw_public_key", &library.new_public },
+		{ "EVP_PKEY_get_raw_public_key", &library.get_public },
+		{ "EVP_PKEY_free", &library.free_key },
+		{ "EVP_MD_CTX_new", &library.new_ctx },
+		{ "EVP_MD_CTX_free", &library.free_ctx },
+		{ "EVP_DigestSignInit", &library.sign_init },
+		{ "EVP_DigestSign", &library.sign },
+		{ "EVP_DigestVerifyInit", &library.verify_init },
+		{ "EVP_DigestVerify", &library.verify },
+		{ "ERR_set_mark", &library.set_mark },
+		{ "ERR_pop_to_mark", &library.pop_to_mark },
 	};
-	size_t i = 0;
 
-	for (; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-		if (!(*(void **)wanted[i].to = soda_crypto_symbol(wanted[i].name)))
-			return;
-	library.there = true;
+	library.there = !soda_crypto_find(wanted, sizeof(wanted) / sizeof(wanted[0]));
 }
 
 /* Around each use of the library: its memory is local, and the thread's errors stay as they are. */

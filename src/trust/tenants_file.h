@@ -81,8 +81,8 @@ int soda_tenants_file_read(const char *path, struct soda_tenants_file *file_p,
 int soda_tenants_file_parse(const char *text, size_t bytes, const char *path,
 			    struct soda_tenants_file *file_p, struct soda_conf_error *err);
 /*
- * Put a file of mode 0600 in the place of the one there, or none: whoever reads sees the old or the
- * new one.  0 or negative errno.
+ * Put a file of mode 0600 in the place of the one there, or none: a reader sees the old or the new
+ * one.  0 or negative errno.
  */
 int soda_tenants_file_write(const char *path, const struct soda_tenants_file *file,
 			    struct soda_conf_error *err);

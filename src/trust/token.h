@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tokens.  A memory server with tenants gives each client a token, and renews it.  Whoever shows it
- * on a HELLO (SODA_FEATURE_TOKEN), as the same tenant, becomes that client: so the next DPU agent
- * has the regions that programs opened by one that has died, whose keys died with it.  How it goes
- * from the server to the program and back: docs/internals/tenants.md.
+ * Tokens.  A memory server with tenants gives each client a token, and renews it.  A client that
+ * shows it on a HELLO (SODA_FEATURE_TOKEN), as the same tenant, becomes that client: so the next
+ * DPU agent has the regions that programs opened by one that has died, whose keys died with it. How
+ * it goes from the server to the program and back: docs/internals/tenants.md.
  *
  * A token never travels as it is.  Each function below lays a mask over it, which the same function
  * takes away again.  0; errors of soda_hkdf, and the token is undefined then.

@@ -23,7 +23,7 @@
  * Sleeping.  Who is about to sleep says so (idle; sleeping), then looks once more; who has
  * something for the other one writes it, then looks whether that sleeps.  All of these accesses, to
  * tails, heads, pulled, ends, idle, sleeping and wanted, are sequentially consistent, so that one
- * of the two sees the other.  doorbell and news are futexes: whoever wakes adds to one first, so
+ * of the two sees the other.  doorbell and news are futexes: the waker adds to one first, so
  * that a sleeper that has not fallen asleep yet does not.
  *
  * docs/internals/messages.md has what follows from this.

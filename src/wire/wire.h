@@ -84,7 +84,7 @@ enum soda_msg {
 	SODA_MSG_CHALLENGE = 35,
 	SODA_MSG_PROOF = 36,
 	SODA_MSG_SERVICES = 64, /* this one and those up to 254: of further services of a DPU agent;
-				   whoever does not know such a type says so, and goes on */
+				   a peer that does not know such a type says so, and goes on */
 	SODA_MSG_TOKEN = 255,	/* the number of the token that the client has (u32; 0: none) ->
 				   soda_wire_token (wire/proof.h); where tenants are proved */
 };

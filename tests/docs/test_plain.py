@@ -22,6 +22,9 @@ WORDS = re.compile(r"\b(?:" + "|".join("""
     in.order.to prior.to subsequent.to with.respect.to with.regard.to in.terms.of due.to.the.fact for.the.purpose.of
     in.the.event at.this.point.in.time it.should.be.noted please.note""".split()) + r")\b", re.I)
 OPENING = re.compile(r"(?:Of|What (?:is|are|was|were)|Who|Whom|Whose|To whom?)\b")
+# Lines of comments that begin so; a repaired one lowers MOST_COMMENTS, and a new one fails.
+COMMENT = re.compile(r"^[ \t]*(?:/\*+|\*|#|//)[ \t]+(?:Of|What|Who|Whom|To whom?)[ ,]", re.M)
+MOST_COMMENTS = 792
 FENCE = re.compile(r"\s*(```|~~~)")
 ITEM = re.compile(r"\s*(?:[-*] (?:\[ \] )?|\d+\. )(.*)")
 END = re.compile(r"""(?<=[.?!])(?<!\.\.\.)(?<!e\.g\.)[)"]*\s+""")
@@ -81,6 +84,19 @@ class Plain(unittest.TestCase):
         """Each is there, and is not plain yet."""
         for name in NOT_YET:
             self.assertTrue(list(faults(pages()[name].read_text(encoding="utf-8"))), f"{name} is plain: take it off the list")
+
+    def test_sources(self):
+        """Comments, help and lines of the log name who does something."""
+        sources = [path for folder in ("apps", "include", "src", "tools") for path in SOURCE.glob(f"{folder}/**/*.[ch]")]
+        self.assertGreater(len(sources), 500)
+        self.assertEqual([str(path) for path in sources if re.search(r"\bwhoever\b", path.read_text(encoding="utf-8"), re.I)], [])
+
+    def test_comments_begin_with_their_subject(self):
+        ends = ("c", "h", "hpp", "py")
+        sources = [path for folder in ("apps", "include", "python", "src", "tests", "tools") for end in ends
+                   for path in SOURCE.glob(f"{folder}/**/*.{end}")]
+        found = sum(len(COMMENT.findall(path.read_text(encoding="utf-8"))) for path in sources)
+        self.assertLessEqual(found, MOST_COMMENTS, f"{found} lines begin with Of, What or Who, and {MOST_COMMENTS} did")
 
     def test_faults_are_found(self):
         long = "word " * MOST_WORDS + "end."

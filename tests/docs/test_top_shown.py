@@ -28,7 +28,7 @@ def sections(lines):
 
 
 def label(line):
-    """What names a line; targets and clients have other names with each run."""
+    """The name of a line; targets and clients have other names with each run."""
     return re.sub(r"^(\s*)(tcp://\S*|\d+ \S+).*", r"\1TARGET", line)[:LABEL].rstrip()
 
 

@@ -479,8 +479,8 @@ static void child_is_late(const void *arg)
 }
 
 /*
- * What it has of such a file does not fill its page buffer, so that it goes on with other objects;
- * and it lets the file go, by free or by its end, where it says so.
+ * Its part of such a file does not fill its page buffer, so that it goes on with other objects; and
+ * it lets the file go, by free or by its end, where it says so.
  */
 static void child_lets_go(const void *by_free)
 {

@@ -36,9 +36,9 @@ static const char *place(void)
 /* A fuzzer that finds something, or is ended, runs no exit handler: `run` removes it then. */
 static void make_dir(void)
 {
-	FUZZ_MUST((size_t)snprintf(own_dir, sizeof(own_dir), "%s/soda-fuzz-XXXXXX", place()) <
-		  sizeof(own_dir));
-	FUZZ_MUST(mkdtemp(own_dir));
+	MUST((size_t)snprintf(own_dir, sizeof(own_dir), "%s/soda-fuzz-XXXXXX", place()) <
+	     sizeof(own_dir));
+	MUST(mkdtemp(own_dir));
 	owner = getpid();
 	atexit(remove_dir);
 }
@@ -55,8 +55,8 @@ void fuzz_write(const char *path, const void *data, size_t bytes)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-	FUZZ_MUST(fd >= 0);
-	FUZZ_MUST(write(fd, data, bytes) == (ssize_t)bytes);
+	MUST(fd >= 0);
+	MUST(write(fd, data, bytes) == (ssize_t)bytes);
 	close(fd);
 }
 

@@ -18,18 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/must.h"
+
 /* What libFuzzer wants. Begin: once, before the first input; may be left out (fuzz.c). */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-/* What must hold whatever comes in. */
-#define FUZZ_MUST(condition)                                                                       \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: must hold: %s\n", __FILE__, __LINE__, #condition); \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 /* The rest of an input. Behind its end there are zeros. */
 struct fuzz_input {

@@ -234,13 +234,13 @@ static void read_structs(const uint8_t *step, uint64_t bytes, size_t n)
 	struct ArrowArray array;
 	size_t batches;
 
-	FUZZ_MUST(soda_arrow_structs_schema(step, bytes, &schema, &batches, &why) == 0);
-	FUZZ_MUST(batches == n);
+	MUST(soda_arrow_structs_schema(step, bytes, &schema, &batches, &why) == 0);
+	MUST(batches == n);
 	schema.release(&schema);
 	for (size_t i = 0; i < n; i++) {
 		int ret = soda_arrow_structs_array(step, bytes, i, &array, &why);
 
-		FUZZ_MUST(ret == 0 || (ret == -EINVAL && why.text[0]));
+		MUST(ret == 0 || (ret == -EINVAL && why.text[0]));
 		if (ret == 0)
 			array.release(&array);
 	}
@@ -254,18 +254,18 @@ static void check_plan(const struct maker *m, const struct soda_arrow_plan *plan
 	uint8_t *stream;
 	size_t end;
 
-	FUZZ_MUST(plan->pieces_n <= SODA_MOVE_PIECES_MAX);
+	MUST(plan->pieces_n <= SODA_MOVE_PIECES_MAX);
 	for (size_t i = 0; i < plan->pieces_n; i++) {
 		const struct soda_move_piece *p = &plan->pieces[i];
 
-		FUZZ_MUST(p->bytes && p->offset >= at && p->offset % 8 == 0);
-		FUZZ_MUST(p->bytes <= plan->bytes && p->offset <= plan->bytes - p->bytes);
+		MUST(p->bytes && p->offset >= at && p->offset % 8 == 0);
+		MUST(p->bytes <= plan->bytes && p->offset <= plan->bytes - p->bytes);
 		at = p->offset + p->bytes;
 	}
 	if (m->odd || plan->bytes > 1 << 22)
 		return;
 	stream = calloc(1, plan->bytes);
-	FUZZ_MUST(stream);
+	MUST(stream);
 	for (size_t i = 0; i < plan->pieces_n; i++) {
 		const struct soda_move_piece *p = &plan->pieces[i];
 
@@ -281,7 +281,7 @@ static void check_plan(const struct maker *m, const struct soda_arrow_plan *plan
 		arrow_table_free(&read);
 	} else {
 		arrow_read(&read, stream, plan->bytes, as->align, &end);
-		FUZZ_MUST(end == plan->bytes);
+		MUST(end == plan->bytes);
 		arrow_table_free(&read);
 	}
 	free(stream);
@@ -302,7 +302,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	for (size_t i = 0; i < t->batches_n; i++)
 		t->batches[i] = one_in(&m, 64) ? NULL : make_array(&m, t->schema, 0);
 	if (soda_arrow_plan_make(t->schema, t->batches, t->batches_n, &as, &plan, &why) < 0) {
-		FUZZ_MUST(why.text[0] && memchr(why.text, 0, sizeof(why.text)));
+		MUST(why.text[0] && memchr(why.text, 0, sizeof(why.text)));
 	} else {
 		if (!(how & 128))
 			check_plan(&m, &plan, &as);

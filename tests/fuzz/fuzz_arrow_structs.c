@@ -11,11 +11,11 @@
 /* All that an array names lies in the step. */
 static void check_array(const struct ArrowArray *a, const uint8_t *step, size_t bytes)
 {
-	FUZZ_MUST(a->release && a->length >= 0 && a->null_count <= a->length);
+	MUST(a->release && a->length >= 0 && a->null_count <= a->length);
 	for (int64_t i = 0; i < a->n_buffers; i++) {
 		const uint8_t *at = a->buffers[i];
 
-		FUZZ_MUST(!at || (at >= step && at <= step + bytes));
+		MUST(!at || (at >= step && at <= step + bytes));
 	}
 	for (int64_t i = 0; i < a->n_children; i++)
 		check_array(a->children[i], step, bytes);
@@ -30,14 +30,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	size_t n = 0;
 
 	if (soda_arrow_structs_schema(data, bytes, &schema, &n, &why) < 0) {
-		FUZZ_MUST(why.text[0]);
+		MUST(why.text[0]);
 		return 0;
 	}
-	FUZZ_MUST(soda_arrow_schema_check(&schema, &fields, &why) == 0);
+	MUST(soda_arrow_schema_check(&schema, &fields, &why) == 0);
 	schema.release(&schema);
 	for (size_t i = 0; i < n && i < 8; i++) {
 		if (soda_arrow_structs_array(data, bytes, i, &array, &why) < 0) {
-			FUZZ_MUST(why.text[0]);
+			MUST(why.text[0]);
 			continue;
 		}
 		check_array(&array, data, bytes);

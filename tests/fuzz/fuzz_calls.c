@@ -146,7 +146,7 @@ static void hello(const struct soda_wire_hello *h)
 	p->base = (struct soda_peer){ .ops = &peer_ops, .fd = -1, .info = info };
 	p->control = h->kind == SODA_CONN_CONTROL;
 	ret = fuzz_service->hello(fuzz_svc, &p->base, h, &info, &w, &client, &why);
-	FUZZ_MUST(ret <= 0 && (ret == 0 || why.text[0]));
+	MUST(ret <= 0 && (ret == 0 || why.text[0]));
 	pthread_mutex_lock(&lock);
 	p->base.client = client;
 	p->busy = false;
@@ -193,7 +193,7 @@ static void hello_raw(struct fuzz_input *in)
 	struct soda_wire_hello h;
 
 	fuzz_take(in, text, sizeof(text));
-	FUZZ_MUST(soda_wire_get_hello(text, sizeof(text), &h) == 0);
+	MUST(soda_wire_get_hello(text, sizeof(text), &h) == 0);
 	/* what the transport lets through */
 	h.magic = SODA_WIRE_MAGIC;
 	h.version = SODA_WIRE_VERSION;
@@ -216,12 +216,12 @@ static void call(unsigned which, uint8_t type, const void *body, size_t bytes)
 		return;
 	if (p->control && soda_control_is_call(&frame)) {
 		copy = malloc(bytes + !bytes); /* what reads beyond it is seen */
-		FUZZ_MUST(copy);
+		MUST(copy);
 		memcpy(copy, body, bytes);
 		ret = fuzz_service->call(p->base.client, type, copy, bytes, which & 128, &reply);
 		frame = soda_control_frame(ret, &reply);
-		FUZZ_MUST(ret <= 0 && frame.length <= SODA_WIRE_MAX_CONTROL);
-		FUZZ_MUST(ret == 0 || frame.length);
+		MUST(ret <= 0 && frame.length <= SODA_WIRE_MAX_CONTROL);
+		MUST(ret == 0 || frame.length);
 		free(copy);
 	}
 	unacquire(p);
@@ -351,9 +351,9 @@ static void request_done(struct soda_request *rq, int status, const struct soda_
 {
 	struct ask *a = (struct ask *)rq;
 
-	FUZZ_MUST(status <= 0 && !a->done);
+	MUST(status <= 0 && !a->done);
 	if (!rq->write && status == 0) {
-		FUZZ_MUST(span && span->bytes == rq->bytes && (!span->stored || rq->stored));
+		MUST(span && span->bytes == rq->bytes && (!span->stored || rq->stored));
 		if (!span->stored)
 			look_at(span->memory, span->bytes);
 		fuzz_service->release(rq->client, false, span, false);
@@ -383,7 +383,7 @@ static void await(struct ask *a)
 	until.tv_sec += PATIENCE_S;
 	pthread_mutex_lock(&lock);
 	while (!a->done || (a->rq.write && !a->freed))
-		FUZZ_MUST(pthread_cond_timedwait(&changed, &lock, &until) == 0);
+		MUST(pthread_cond_timedwait(&changed, &lock, &until) == 0);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -392,10 +392,10 @@ static void one_sided(struct peer *p, bool write, uint16_t region, uint64_t page
 	struct soda_span span;
 	int ret = fuzz_service->translate(p->base.client, write, region, page, size, &span);
 
-	FUZZ_MUST(ret <= 0);
+	MUST(ret <= 0);
 	if (ret < 0)
 		return;
-	FUZZ_MUST(span.bytes == size);
+	MUST(span.bytes == size);
 	for (uint32_t i = 0; write && i < size; i += 512)
 		span.memory[i] = 1;
 	look_at(span.memory, size);
@@ -514,7 +514,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	fuzz_quiet();
 	fuzz_service_start();
-	FUZZ_MUST(pthread_create(&ender, NULL, end_closed, NULL) == 0);
+	MUST(pthread_create(&ender, NULL, end_closed, NULL) == 0);
 	return 0;
 }
 

@@ -33,7 +33,7 @@ static struct soda_conn *connect_as(enum soda_conn_kind kind, bool in_place)
 	struct soda_conn *conn;
 	int ret = soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why);
 
-	FUZZ_MUST(ret <= 0 && (ret == 0 || why.text[0]));
+	MUST(ret <= 0 && (ret == 0 || why.text[0]));
 	return ret == 0 ? conn : NULL;
 }
 
@@ -57,10 +57,10 @@ static bool open_region(struct soda_conn *conn, struct fuzz_input *in, struct so
 
 	open.name_bytes = (uint16_t)strlen(name);
 	ret = soda_conn_open_region(conn, &open, name, &opened, mr, TIMEOUT_MS, &why);
-	FUZZ_MUST(ret <= 0);
+	MUST(ret <= 0);
 	if (ret < 0)
 		return false;
-	FUZZ_MUST(mr->bytes && opened.bytes && opened.bytes <= mr->bytes);
+	MUST(mr->bytes && opened.bytes && opened.bytes <= mr->bytes);
 	touch(mr->map, mr->bytes);
 	if (mr->dirty_map)
 		touch(mr->dirty_map, soda_dirty_bytes(mr->bytes));
@@ -76,10 +76,10 @@ static void advise(struct soda_conn *conn, struct fuzz_input *in, struct soda_mr
 	struct soda_why why = { "" };
 	int ret = soda_conn_advise(conn, &a, &map, TIMEOUT_MS, &why);
 
-	FUZZ_MUST(ret <= 0);
+	MUST(ret <= 0);
 	if (ret < 0 || !map)
 		return;
-	FUZZ_MUST(soda_static_covers(map, a.offset, a.bytes));
+	MUST(soda_static_covers(map, a.offset, a.bytes));
 	touch(map->memory, map->bytes);
 	map->next = mr->statics;
 	mr->statics = map;
@@ -95,10 +95,10 @@ static void call(struct soda_conn *conn, struct fuzz_input *in)
 	struct soda_why why = { "" };
 	int ret;
 
-	FUZZ_MUST(reply);
+	MUST(reply);
 	ret = soda_conn_call(conn, SODA_MSG_OPEN + type % 12, &body, 1, reply, capacity, &bytes,
 			     TIMEOUT_MS, &why);
-	FUZZ_MUST(ret <= 0 && (ret < 0 || bytes <= capacity));
+	MUST(ret <= 0 && (ret < 0 || bytes <= capacity));
 	if (ret == 0) /* as unacked.c has it */
 		soda_wire_get_written(reply, bytes, &written);
 	free(reply);

@@ -17,7 +17,7 @@ enum { BATCH = 64, PASSES = 2, EDGES_MAX = 1 << 16, FORMATS = 7 };
 static void check_weights(const double *weights, long n)
 {
 	for (long i = 0; i < n; i++)
-		FUZZ_MUST(weights[i] >= 0 && weights[i] <= SODA_GRAPH_WEIGHT_MAX);
+		MUST(weights[i] >= 0 && weights[i] <= SODA_GRAPH_WEIGHT_MAX);
 }
 
 /* Ids below what the source says; every pass gives the same number. */
@@ -34,21 +34,21 @@ static void read_all(struct soda_graph_source *source)
 			return;
 		while (counts[pass] < EDGES_MAX &&
 		       (n = source->next(source, edges, BATCH, &err)) > 0) {
-			FUZZ_MUST(n <= BATCH);
+			MUST(n <= BATCH);
 			for (long i = 0; source->vertices && i < n; i++)
-				FUZZ_MUST(edges[i].from < source->vertices &&
-					  edges[i].to < source->vertices);
+				MUST(edges[i].from < source->vertices &&
+				     edges[i].to < source->vertices);
 			if (source->weights)
 				check_weights(source->weights, n);
 			counts[pass] += (uint64_t)n;
-			FUZZ_MUST(source->fraction(source) >= 0);
+			MUST(source->fraction(source) >= 0);
 		}
 		if (n < 0) {
-			FUZZ_MUST(err.text[0]);
+			MUST(err.text[0]);
 			return;
 		}
 	}
-	FUZZ_MUST(counts[0] == counts[1]);
+	MUST(counts[0] == counts[1]);
 }
 
 /* As many weights as targets: the targets' bytes, twice. */
@@ -57,7 +57,7 @@ static void write_weights(const uint8_t *adj, size_t bytes)
 	uint8_t *weights = malloc(2 * bytes + 1);
 	char path[256];
 
-	FUZZ_MUST(weights);
+	MUST(weights);
 	memcpy(weights, adj, bytes);
 	memcpy(weights + bytes, adj, bytes);
 	fuzz_write(fuzz_path("t.weights", path), weights, 2 * bytes);
@@ -114,9 +114,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	int ret = open_as(format % FORMATS, &in, &source, &err);
 	double weights[BATCH];
 
-	FUZZ_MUST(ret <= 0);
+	MUST(ret <= 0);
 	if (ret < 0) {
-		FUZZ_MUST(err.text[0]);
+		MUST(err.text[0]);
 		return 0;
 	}
 	if (format / FORMATS % 2 == 0 || !soda_graph_source_weigh(source, weights, &err))

@@ -53,7 +53,7 @@ static void fill(struct block *b)
 static void check(const struct block *b, size_t bytes)
 {
 	for (size_t i = 0; i < shown(bytes); i += 1 + i / 16)
-		FUZZ_MUST(b->at[i] == b->mark);
+		MUST(b->at[i] == b->mark);
 }
 
 static void forget(struct block *b)
@@ -61,7 +61,7 @@ static void forget(struct block *b)
 	if (b->at) {
 		check(b, b->bytes);
 		if (b->bytes)
-			FUZZ_MUST(b->at[b->bytes - 1] == b->mark);
+			MUST(b->at[b->bytes - 1] == b->mark);
 	}
 	soda_free(b->at);
 	b->at = NULL;
@@ -70,13 +70,13 @@ static void forget(struct block *b)
 static void keep(struct block *b, void *at, size_t bytes, size_t alignment)
 {
 	if (!at) {
-		FUZZ_MUST(errno == ENOMEM || errno == EINVAL || errno == ENOTSUP);
+		MUST(errno == ENOMEM || errno == EINVAL || errno == ENOTSUP);
 		return;
 	}
-	FUZZ_MUST((uintptr_t)at % alignment == 0);
+	MUST((uintptr_t)at % alignment == 0);
 	for (struct block *other = blocks; other < blocks + BLOCKS; other++)
-		FUZZ_MUST(!other->at || (uint8_t *)at + bytes <= other->at ||
-			  other->at + other->bytes <= (uint8_t *)at);
+		MUST(!other->at || (uint8_t *)at + bytes <= other->at ||
+		     other->at + other->bytes <= (uint8_t *)at);
 	*b = (struct block){ at, bytes, ++marks };
 	fill(b);
 }
@@ -87,12 +87,12 @@ static void resize(struct block *b, size_t bytes)
 	uint8_t *at = soda_realloc(b->at, bytes);
 
 	if (!at && bytes) {
-		FUZZ_MUST(errno == ENOMEM || errno == ENOTSUP);
+		MUST(errno == ENOMEM || errno == ENOTSUP);
 		return; /* the block is as it was */
 	}
 	b->at = NULL;
 	if (!bytes && b->bytes) {
-		FUZZ_MUST(!at || !before);
+		MUST(!at || !before);
 		return;
 	}
 	if (!at)
@@ -109,9 +109,9 @@ static void zeros(struct block *b, size_t n, size_t bytes)
 	bool fits = !__builtin_mul_overflow(n, bytes, &all);
 	uint8_t *at = soda_calloc(n, bytes);
 
-	FUZZ_MUST(!at || fits);
+	MUST(!at || fits);
 	for (size_t i = 0; at && i < shown(all); i++)
-		FUZZ_MUST(!at[i]);
+		MUST(!at[i]);
 	keep(b, at, fits ? all : 0, 8);
 }
 
@@ -154,7 +154,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	static char program[512];
 	ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 64);
 
-	FUZZ_MUST(n > 0);
+	MUST(n > 0);
 	for (int up = 0; up < 3; up++)
 		*strrchr(program, '/') = 0;
 	strcat(program, "/src/mem_server/soda-mem-server");
@@ -163,7 +163,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	       1); /* what this process may map of it counts here, too */
 	cfg.buffer = "64M";
 	cfg.log = quiet;
-	FUZZ_MUST(soda_init(&cfg) == 0);
+	MUST(soda_init(&cfg) == 0);
 	return 0;
 }
 

@@ -33,8 +33,8 @@ static void knock(int *fd_p)
 	if (*fd_p >= 0)
 		return;
 	*fd_p = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	FUZZ_MUST(*fd_p >= 0);
-	FUZZ_MUST(connect(*fd_p, (const struct sockaddr *)&addr, addr_bytes) == 0);
+	MUST(*fd_p >= 0);
+	MUST(connect(*fd_p, (const struct sockaddr *)&addr, addr_bytes) == 0);
 }
 
 static void say_frame(int fd, uint8_t type, const void *body, size_t bytes)
@@ -103,7 +103,7 @@ static void await_end(int fd)
 		do /* the fuzzer's clock interrupts */
 			n = poll(&p, 1, PATIENCE_MS);
 		while (n < 0 && errno == EINTR);
-		FUZZ_MUST(n > 0);
+		MUST(n > 0);
 		n = recv(fd, text, sizeof(text), 0);
 	} while (n > 0);
 	close(fd);
@@ -116,9 +116,9 @@ static void begin(void)
 	char address[64];
 
 	snprintf(address, sizeof(address), "shm://@soda-fuzz-hello-%d", (int)getpid());
-	FUZZ_MUST(soda_shm_address(address + 6, &addr, &addr_bytes, &why) == 0);
-	FUZZ_MUST(soda_listener_open(address, fuzz_service, fuzz_svc, &opt, &listener, &why) == 0);
-	FUZZ_MUST(soda_listener_start(listener) == 0);
+	MUST(soda_shm_address(address + 6, &addr, &addr_bytes, &why) == 0);
+	MUST(soda_listener_open(address, fuzz_service, fuzz_svc, &opt, &listener, &why) == 0);
+	MUST(soda_listener_start(listener) == 0);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

@@ -103,14 +103,14 @@ static void look_at_ring(struct program *p)
 
 	for (; p->ring && p->told != told; p->told++) {
 		soda_wire_get_notice(soda_move_ring_notice(p->ring, p->told), &n);
-		FUZZ_MUST(told - p->told > SODA_MOVE_RING_SIZE ||
-			  (n.step != 0) == (n.status == SODA_ST_OK));
+		MUST(told - p->told > SODA_MOVE_RING_SIZE ||
+		     (n.step != 0) == (n.status == SODA_ST_OK));
 	}
 }
 
 static void take_notices(struct program *p, const uint8_t *from, size_t bytes)
 {
-	FUZZ_MUST(bytes % SODA_WIRE_NOTICE_BYTES == 0);
+	MUST(bytes % SODA_WIRE_NOTICE_BYTES == 0);
 	for (size_t at = 0; at < bytes; at += SODA_WIRE_NOTICE_BYTES) {
 		struct soda_wire_notice n;
 		unsigned i = 0;
@@ -118,8 +118,8 @@ static void take_notices(struct program *p, const uint8_t *from, size_t bytes)
 		soda_wire_get_notice(from + at, &n);
 		while (i < p->tickets_n && p->tickets[i] != n.ticket)
 			i++;
-		FUZZ_MUST(i < p->tickets_n);
-		FUZZ_MUST((n.step != 0) == (n.status == SODA_ST_OK));
+		MUST(i < p->tickets_n);
+		MUST((n.step != 0) == (n.status == SODA_ST_OK));
 		p->tickets[i] = p->tickets[--p->tickets_n];
 	}
 }
@@ -141,15 +141,15 @@ static int call(struct program *p, int type, const void *body, size_t bytes, siz
 	if (!p->used || !soda_control_is_call(&frame))
 		return ret;
 	copy = malloc(bytes + !bytes); /* what reads beyond it is seen */
-	FUZZ_MUST(copy);
+	MUST(copy);
 	if (bytes)
 		memcpy(copy, body, bytes);
 	ret = fuzz_service->call(p->base.client, (enum soda_msg)type, copy, bytes, true, &reply);
-	FUZZ_MUST(ret <= 0 && reply.bytes <= SODA_WIRE_MAX_CONTROL);
+	MUST(ret <= 0 && reply.bytes <= SODA_WIRE_MAX_CONTROL);
 	if (ret == 0 && reply.share.fd >= 0 && type == SODA_MSG_MOVE_START) {
 		p->ring = mmap(NULL, SODA_MOVE_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
 			       reply.share.fd, 0);
-		FUZZ_MUST(p->ring != MAP_FAILED);
+		MUST(p->ring != MAP_FAILED);
 	}
 	if (ret == 0 && reply.share.fd >= 0 && type == SODA_MSG_MOVE_ALLOC)
 		p->area_fd = reply.share.fd; /* the agent's */
@@ -157,14 +157,14 @@ static int call(struct program *p, int type, const void *body, size_t bytes, siz
 	if (ret == 0 && p->ring && (type == SODA_MSG_MOVE_POST || type == SODA_MSG_MOVE_POST_PARTS))
 		p->last_ticket = soda_wire_get_u64(copy);
 	else if (ret == 0 && (type == SODA_MSG_MOVE_POST || type == SODA_MSG_MOVE_POST_PARTS)) {
-		FUZZ_MUST(p->tickets_n < SODA_MOVE_CREDITS);
+		MUST(p->tickets_n < SODA_MOVE_CREDITS);
 		p->last_ticket = p->tickets[p->tickets_n++] = soda_wire_get_u64(copy);
 		p->put_at = 0;
 	}
 	if (ret == 0 && tells(type))
 		take_notices(p, answer, reply.bytes);
 	if (ret == 0 && type == SODA_MSG_MOVE_PART) {
-		FUZZ_MUST(soda_wire_get_u32(answer) - 1 < SODA_PART_ENDED);
+		MUST(soda_wire_get_u32(answer) - 1 < SODA_PART_ENDED);
 		take_notices(p, answer + sizeof(uint32_t), reply.bytes - sizeof(uint32_t));
 	}
 	*bytes_p = reply.bytes;
@@ -387,7 +387,7 @@ static void send_data(struct fuzz_input *in, struct program *p)
 		return;
 	ret = fuzz_service->stream(p->base.client, (enum soda_msg)SODA_MSG_MOVE_SEND, &f.in,
 				   &reply);
-	FUZZ_MUST(ret <= 0);
+	MUST(ret <= 0);
 	/* what was taken of a refused one is not told from here: it has a ticket, or none */
 	if (s.pieces && s.ticket > p->last_ticket && p->tickets_n < SODA_MOVE_CREDITS && ret == 0)
 		p->tickets[p->tickets_n++] = s.ticket;
@@ -433,11 +433,11 @@ static void alloc(struct fuzz_input *in, struct program *p)
 	soda_wire_put_u64(body, bytes);
 	if (call(p, SODA_MSG_MOVE_ALLOC, body, sizeof(body), &n))
 		return;
-	FUZZ_MUST(n == 4 && soda_wire_get_u32(answer) < SODA_MOVE_AREAS);
+	MUST(n == 4 && soda_wire_get_u32(answer) < SODA_MOVE_AREAS);
 	tail = mmap(NULL, SODA_MOVE_AREA_TAIL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->area_fd,
 		    (off_t)at);
-	FUZZ_MUST(tail != MAP_FAILED);
-	FUZZ_MUST(atomic_load(&tail->stands) == 1);
+	MUST(tail != MAP_FAILED);
+	MUST(atomic_load(&tail->stands) == 1);
 	if (word > 0x80)
 		atomic_store(&tail->stands, word);
 	munmap(tail, SODA_MOVE_AREA_TAIL_BYTES);
@@ -469,7 +469,7 @@ static int region_check(struct soda_session *s, uint32_t id, uint64_t offset, ui
 static int region_write(struct soda_session *s, uint32_t id, uint64_t offset, uint8_t *data,
 			uint64_t bytes)
 {
-	FUZZ_MUST(region_check(s, id, offset, bytes, NULL) == 0);
+	MUST(region_check(s, id, offset, bytes, NULL) == 0);
 	memcpy(region + offset, data, bytes);
 	return region[0] == 0x34 ? -EIO : 0;
 }
@@ -520,7 +520,7 @@ static int read_step(struct program *p, uint64_t step, uint64_t offset, uint32_t
 
 	soda_wire_put_move_read(body, &r);
 	ret = call(p, SODA_MSG_MOVE_READ, body, sizeof(body), &n);
-	FUZZ_MUST(ret != 0 || n == bytes);
+	MUST(ret != 0 || n == bytes);
 	return ret;
 }
 
@@ -536,11 +536,11 @@ static void next(struct fuzz_input *in, struct program *p)
 	soda_wire_put_move_next(body, &ask);
 	if (call(p, SODA_MSG_MOVE_NEXT, body, sizeof(body), &n))
 		return;
-	FUZZ_MUST(soda_wire_get_move_found(answer, n, &found) == 0);
+	MUST(soda_wire_get_move_found(answer, n, &found) == 0);
 	if (!found.step)
 		return;
-	FUZZ_MUST(found.step > ask.after && found.copy < SODA_MOVE_COPIES);
-	FUZZ_MUST(read_step(p, found.step, 0, 1) == 0);
+	MUST(found.step > ask.after && found.copy < SODA_MOVE_COPIES);
+	MUST(read_step(p, found.step, 0, 1) == 0);
 }
 
 static void read_any(struct fuzz_input *in, struct program *p)

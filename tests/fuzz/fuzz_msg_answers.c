@@ -23,9 +23,9 @@ static uint8_t data[SODA_MSG_BYTES_MAX];
 /* Each failure has a sentence. */
 static int checked(int ret)
 {
-	FUZZ_MUST(ret <= 0);
-	FUZZ_MUST(ret == 0 || ret == -EAGAIN || ret == -EINPROGRESS || ret == -ENODATA ||
-		  soda_msg_last_error()[0]);
+	MUST(ret <= 0);
+	MUST(ret == 0 || ret == -EAGAIN || ret == -EINPROGRESS || ret == -ENODATA ||
+	     soda_msg_last_error()[0]);
 	return ret;
 }
 
@@ -38,7 +38,7 @@ static void pull(struct soda_msg_job *job)
 	for (int i = 0; i < PULLS_MAX; i++) {
 		if (checked(soda_msg_pull(job, &m)) < 0)
 			break;
-		FUZZ_MUST(m.from < RANKS && m.bytes <= SODA_MSG_BYTES_MAX && m.data);
+		MUST(m.from < RANKS && m.bytes <= SODA_MSG_BYTES_MAX && m.data);
 		for (size_t at = 0; at < m.bytes; at++)
 			sum += ((const volatile uint8_t *)m.data)[at];
 	}
@@ -53,7 +53,7 @@ static void pull_many(struct soda_msg_job *job)
 	for (int i = 0; i < PULLS_MAX; i++) {
 		if (checked(soda_msg_pull_many(job, &m)) < 0)
 			break;
-		FUZZ_MUST(m.from < RANKS && m.bytes <= SODA_MSG_BYTES_MAX && m.count && m.data);
+		MUST(m.from < RANKS && m.bytes <= SODA_MSG_BYTES_MAX && m.count && m.data);
 		for (size_t at = 0; at < m.bytes * m.count; at++)
 			sum += ((const volatile uint8_t *)m.data)[at];
 	}
@@ -85,7 +85,7 @@ static void ask(struct soda_msg_job *job, struct fuzz_input *in)
 		size_t bytes = fuzz_u8(in), n = 0;
 
 		if (checked(soda_msg_push_many(job, rank, data, bytes, fuzz_u8(in), &n)) == 0)
-			FUZZ_MUST(n <= UINT8_MAX);
+			MUST(n <= UINT8_MAX);
 	} else if (what < 4) {
 		unsigned rank = fuzz_u8(in) % (RANKS + 1);
 
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
 		for (int i = 0; i < ASKS_MAX && in.left; i++)
 			ask(job, &in);
 		soda_msg_get_stats(job, &stats);
-		FUZZ_MUST(stats.pushed <= ASKS_MAX * UINT8_MAX);
+		MUST(stats.pushed <= ASKS_MAX * UINT8_MAX);
 		soda_msg_end(job);
 	}
 	rogue_end();

@@ -118,12 +118,12 @@ static int call(struct client *c, int type, const void *data, size_t bytes, size
 	if (!c->used || !soda_control_is_call(&frame))
 		return ret;
 	copy = malloc(bytes + !bytes); /* what reads beyond it is seen */
-	FUZZ_MUST(copy);
+	MUST(copy);
 	if (bytes)
 		memcpy(copy, data, bytes);
 	ret = fuzz_service->call(c->base.client, (enum soda_msg)type, copy, bytes, true, &reply);
-	FUZZ_MUST(ret <= 0 && reply.bytes <= SODA_WIRE_MAX_CONTROL);
-	FUZZ_MUST(ret != -ECANCELED || reply.why.text[0]);
+	MUST(ret <= 0 && reply.bytes <= SODA_WIRE_MAX_CONTROL);
+	MUST(ret != -ECANCELED || reply.why.text[0]);
 	*bytes_p = reply.bytes;
 	free(copy);
 	return ret;
@@ -147,8 +147,8 @@ static void finish_client(struct client *c)
 /* What a join that was accepted says of its client. */
 static void joined(struct client *c, const struct soda_wire_msg_join *j, uint32_t job)
 {
-	FUZZ_MUST(!c->joined && j->rank < j->ranks && j->ranks <= SODA_MSG_RANKS);
-	FUZZ_MUST(j->version == SODA_MSG_VERSION);
+	MUST(!c->joined && j->rank < j->ranks && j->ranks <= SODA_MSG_RANKS);
+	MUST(j->version == SODA_MSG_VERSION);
 	c->joined = true;
 	c->pulls = j->role == SODA_MSG_PULLS;
 	c->rank = j->rank;
@@ -218,11 +218,11 @@ static size_t put_packet(struct fuzz_input *in, const struct client *c, size_t a
 static void take(uint32_t first, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		FUZZ_MUST(answer[i] <= 1);
+		MUST(answer[i] <= 1);
 		packets[first + i].taken = answer[i];
 		for (uint32_t k = 0; k < i; k++)
-			FUZZ_MUST(!answer[i] || answer[k] ||
-				  packets[first + i].to != packets[first + k].to);
+			MUST(!answer[i] || answer[k] ||
+			     packets[first + i].to != packets[first + k].to);
 	}
 }
 
@@ -241,13 +241,13 @@ static void push(struct fuzz_input *in, struct client *c)
 		at += put_packet(in, c, at);
 	if (call(c, SODA_MSG_MESSAGES_PUSH, body, at, &n) < 0)
 		return;
-	FUZZ_MUST(c->joined && !c->pulls && n <= SODA_MSG_PACKETS);
+	MUST(c->joined && !c->pulls && n <= SODA_MSG_PACKETS);
 	if (p.number != c->pushes + 1)
 		return; /* the last one's answer again: nothing is taken */
 	c->pushes++;
-	FUZZ_MUST(n == p.packets);
+	MUST(n == p.packets);
 	for (uint32_t i = first; i < packets_n; i++)
-		FUZZ_MUST(packets[i].to < c->ranks);
+		MUST(packets[i].to < c->ranks);
 	take(first, p.packets);
 }
 
@@ -258,17 +258,17 @@ static void check_packet(const struct client *c, const struct soda_wire_msg_pack
 	uint64_t number = p->bytes >= 8 * WORDS_LEAST ? soda_wire_get_u64(runs) ^ mark : UINT64_MAX;
 	struct packet *known;
 
-	FUZZ_MUST(p->rank < c->ranks);
+	MUST(p->rank < c->ranks);
 	if (number >= packets_n || wrote)
 		return;
 	known = &packets[number];
-	FUZZ_MUST(known->taken && !known->pulled);
+	MUST(known->taken && !known->pulled);
 	known->pulled = true;
-	FUZZ_MUST(known->job == c->job && known->to == c->rank && known->from == p->rank);
-	FUZZ_MUST(known->phase == c->phase);
-	FUZZ_MUST(known->bytes == p->bytes && known->messages == p->messages);
+	MUST(known->job == c->job && known->to == c->rank && known->from == p->rank);
+	MUST(known->phase == c->phase);
+	MUST(known->bytes == p->bytes && known->messages == p->messages);
 	for (uint32_t i = 0; i < p->bytes; i += 8)
-		FUZZ_MUST(soda_wire_get_u64(runs + i) == (mark ^ number) + i);
+		MUST(soda_wire_get_u64(runs + i) == (mark ^ number) + i);
 }
 
 static void pulled(struct client *c, size_t bytes, size_t room)
@@ -276,11 +276,11 @@ static void pulled(struct client *c, size_t bytes, size_t room)
 	struct soda_wire_msg_pulled pulled;
 	struct soda_wire_msg_packet p;
 
-	FUZZ_MUST(c->joined && c->pulls);
-	FUZZ_MUST(soda_wire_get_msg_pulled(answer, bytes, &pulled) == 0 && pulled.ended <= 1);
-	FUZZ_MUST(bytes <= SODA_WIRE_MSG_PULLED_BYTES + room);
+	MUST(c->joined && c->pulls);
+	MUST(soda_wire_get_msg_pulled(answer, bytes, &pulled) == 0 && pulled.ended <= 1);
+	MUST(bytes <= SODA_WIRE_MSG_PULLED_BYTES + room);
 	for (size_t at = SODA_WIRE_MSG_PULLED_BYTES; at < bytes; at += p.bytes) {
-		FUZZ_MUST(soda_wire_get_msg_packet(answer + at, bytes - at, &p) == 0);
+		MUST(soda_wire_get_msg_packet(answer + at, bytes - at, &p) == 0);
 		at += SODA_WIRE_MSG_PACKET_BYTES;
 		check_packet(c, &p, answer + at);
 	}
@@ -314,8 +314,8 @@ static void await(struct fuzz_input *in, struct client *c)
 	soda_wire_put_u32(body, fuzz_u8(in) % (WAIT_MS + 1));
 	if (call(c, SODA_MSG_MESSAGES_AWAIT, body, 4, &n) < 0)
 		return;
-	FUZZ_MUST(soda_wire_get_msg_missing(answer, n, &missing) == 0 && c->joined);
-	FUZZ_MUST(missing.n <= c->ranks && (!missing.n || missing.first < c->ranks));
+	MUST(soda_wire_get_msg_missing(answer, n, &missing) == 0 && c->joined);
+	MUST(missing.n <= c->ranks && (!missing.n || missing.first < c->ranks));
 }
 
 static void finish(struct fuzz_input *in, struct client *c)
@@ -325,7 +325,7 @@ static void finish(struct fuzz_input *in, struct client *c)
 	soda_wire_put_u32(body, c->phase);
 	if (call(c, SODA_MSG_MESSAGES_FINISH, body, 4, &n) < 0)
 		return;
-	FUZZ_MUST(c->joined && !c->pulls && n == 0);
+	MUST(c->joined && !c->pulls && n == 0);
 	c->phase++;
 }
 
@@ -339,7 +339,7 @@ static void reduce(struct fuzz_input *in, struct client *c)
 	soda_wire_put_msg_reduce(body, &r);
 	if (call(c, SODA_MSG_MESSAGES_REDUCE, body, SODA_WIRE_MSG_REDUCE_BYTES, &n) < 0)
 		return;
-	FUZZ_MUST(c->joined && !c->pulls && r.number <= c->reduced + 1);
+	MUST(c->joined && !c->pulls && r.number <= c->reduced + 1);
 	c->reduced += r.number == c->reduced + 1;
 }
 
@@ -354,7 +354,7 @@ static void follow_raw(struct client *c, uint8_t type, size_t bytes)
 	uint32_t job = 0;
 
 	if (type == SODA_MSG_MESSAGES_JOIN) {
-		FUZZ_MUST(soda_wire_get_msg_join(body, bytes, &j, &place) == 0);
+		MUST(soda_wire_get_msg_join(body, bytes, &j, &place) == 0);
 		while (job < NAMES && (strlen(names[job]) != j.name_bytes ||
 				       memcmp(names[job], place.name, j.name_bytes) != 0))
 			job++;
@@ -449,7 +449,7 @@ static void relay(struct fuzz_input *in, struct client *c)
 	}
 	if (call(c, SODA_MSG_MESSAGES_RELAY, body, at, &n) < 0)
 		return;
-	FUZZ_MUST(n <= SODA_MSG_PACKETS);
+	MUST(n <= SODA_MSG_PACKETS);
 	c->relays = r.number;
 }
 
@@ -463,12 +463,12 @@ static void rings(struct fuzz_input *in, struct client *c)
 	if (!c->used || fuzz_service->call(c->base.client, (enum soda_msg)SODA_MSG_MESSAGES_RINGS,
 					   NULL, 0, true, &reply) < 0)
 		return;
-	FUZZ_MUST((c->joined || c->linked) && reply.share.fd >= 0);
-	FUZZ_MUST(soda_wire_get_msg_rings(answer, reply.bytes, &sizes) == 0);
+	MUST((c->joined || c->linked) && reply.share.fd >= 0);
+	MUST(soda_wire_get_msg_rings(answer, reply.bytes, &sizes) == 0);
 	if (c->linked) { /* which cannot write it */
 		p = mmap(NULL, sizes.inbox_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
 			 reply.share.fd, 0);
-		FUZZ_MUST(p == MAP_FAILED);
+		MUST(p == MAP_FAILED);
 		return;
 	}
 	c->ringed = true;
@@ -476,7 +476,7 @@ static void rings(struct fuzz_input *in, struct client *c)
 		return;
 	c->rings_bytes = soda_rings_out_bytes(c->ranks, sizes.slot_bytes);
 	p = mmap(NULL, c->rings_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, reply.share.fd, 0);
-	FUZZ_MUST((p == MAP_FAILED) == c->pulls);
+	MUST((p == MAP_FAILED) == c->pulls);
 	c->rings = p == MAP_FAILED ? NULL : p;
 }
 
@@ -507,9 +507,9 @@ static void offer(struct fuzz_input *in, struct client *c)
 		soda_wire_put_u64(body + at, fuzz_u16(in));
 	if (call(c, SODA_MSG_MESSAGES_OFFER, body, at, &n) < 0)
 		return;
-	FUZZ_MUST(c->linked && SODA_WIRE_MSG_RELAY_BYTES + n == at);
+	MUST(c->linked && SODA_WIRE_MSG_RELAY_BYTES + n == at);
 	for (size_t i = 0; i < n; i++)
-		FUZZ_MUST(!answer[i]);
+		MUST(!answer[i]);
 	c->relays = r.number;
 }
 

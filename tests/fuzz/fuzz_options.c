@@ -25,10 +25,10 @@ union values {
 /* What was said of an error is a sentence. */
 static void check(int ret, const struct soda_conf_error *err)
 {
-	FUZZ_MUST(ret <= 0);
-	FUZZ_MUST(memchr(err->text, 0, sizeof(err->text)));
+	MUST(ret <= 0);
+	MUST(memchr(err->text, 0, sizeof(err->text)));
 	if (ret < 0)
-		FUZZ_MUST(err->text[0]);
+		MUST(err->text[0]);
 }
 
 static void read_file(const struct soda_conf *conf, const struct fuzz_input *in,
@@ -102,7 +102,7 @@ static void load_settings(char *text)
 	if (soda_settings_load(&cfg, &settings, &why) == 0)
 		soda_settings_free(&settings);
 	else
-		FUZZ_MUST(why.text[0]);
+		MUST(why.text[0]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -114,12 +114,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	char *text = malloc(in.left + 1);
 	union values values;
 
-	FUZZ_MUST(text);
+	MUST(text);
 	if (in.left)
 		memcpy(text, in.at, in.left);
 	text[in.left] = 0;
 	memset(&values, 0, sizeof(values));
-	FUZZ_MUST(soda_conf_defaults(conf, &values, &err) == 0);
+	MUST(soda_conf_defaults(conf, &values, &err) == 0);
 	switch (how % 4) {
 	case 0:
 		read_file(conf, &in, &values);

@@ -34,12 +34,12 @@ static bool admit(void *state, const struct soda_cache_key *key)
 
 static void hit(void *state, const struct soda_cache_touch *touch)
 {
-	FUZZ_MUST(touch->slot < cache.slots);
+	MUST(touch->slot < cache.slots);
 }
 
 static void fill(void *state, uint32_t slot, const struct soda_cache_key *key, uint64_t sectors)
 {
-	FUZZ_MUST(slot < cache.slots);
+	MUST(slot < cache.slots);
 }
 
 static uint32_t victim(void *state)
@@ -51,7 +51,7 @@ static uint32_t victim(void *state)
 
 static void drop(void *state, uint32_t slot)
 {
-	FUZZ_MUST(slot < cache.slots);
+	MUST(slot < cache.slots);
 }
 
 static uint32_t predict(void *state, const struct soda_cache_touch *touch,
@@ -82,7 +82,7 @@ static const struct soda_cache_policy odd = { .abi = SODA_CACHE_POLICY_ABI,
 
 static bool evictable(const void *arg, uint32_t slot)
 {
-	FUZZ_MUST(slot < cache.slots);
+	MUST(slot < cache.slots);
 	return cache.held[slot] && !cache.in_use[slot];
 }
 
@@ -113,12 +113,12 @@ static void request(struct soda_guard *g)
 	if (touch.slot != SODA_CACHE_NONE)
 		soda_guard_hit(g, &touch);
 	n = soda_guard_predict(g, &touch, wants);
-	FUZZ_MUST(n <= SODA_CACHE_PREDICT_MAX);
+	MUST(n <= SODA_CACHE_PREDICT_MAX);
 	for (uint32_t i = 0; i < n; i++) {
 		struct soda_cache_key key = { touch.key.owner, wants[i].entry };
 		uint32_t slot = 0;
 
-		FUZZ_MUST(wants[i].entry < touch.entries && wants[i].sectors);
+		MUST(wants[i].entry < touch.entries && wants[i].sectors);
 		while (slot < cache.slots && cache.held[slot])
 			slot++;
 		if (!soda_guard_admit(g, &key))
@@ -127,7 +127,7 @@ static void request(struct soda_guard *g)
 			slot = soda_guard_victim(g);
 			if (slot == SODA_CACHE_NONE)
 				continue;
-			FUZZ_MUST(slot < cache.slots && cache.held[slot] && !cache.in_use[slot]);
+			MUST(slot < cache.slots && cache.held[slot] && !cache.in_use[slot]);
 			soda_guard_drop(g, slot);
 		}
 		cache.held[slot] = true;
@@ -173,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			request(&guard);
 		}
 	}
-	FUZZ_MUST(!guard.replaced || guard.nonsense >= SODA_GUARD_PATIENCE);
+	MUST(!guard.replaced || guard.nonsense >= SODA_GUARD_PATIENCE);
 	soda_guard_destroy(&guard);
 	return 0;
 }

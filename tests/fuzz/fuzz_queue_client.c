@@ -55,8 +55,8 @@ static void poll_some(struct soda_conn *conn, int max)
 	int n = soda_conn_poll(conn, done, max < DEPTH ? max : DEPTH, 0, 0);
 
 	for (int i = 0; i < n; i++, completed_n++) {
-		FUZZ_MUST(completed_n < posted_n && done[i].cookie == completed_n);
-		FUZZ_MUST(done[i].bytes == lengths[completed_n] && done[i].status <= 0);
+		MUST(completed_n < posted_n && done[i].cookie == completed_n);
+		MUST(done[i].bytes == lengths[completed_n] && done[i].status <= 0);
 		if (done[i].data)
 			memcpy(memory, done[i].data, done[i].bytes);
 	}
@@ -143,14 +143,14 @@ static int odd_queue(struct fuzz_input *in, uint8_t how)
 	uint32_t says[3];
 	off_t size;
 
-	FUZZ_MUST(fd >= 0);
+	MUST(fd >= 0);
 	for (int i = 0; i < 3; i++)
 		says[i] = fuzz_u32(in);
 	size = (off_t)fuzz_u32(in);
 	if (how & 8)
 		says[0] = SODA_QUEUE_MAGIC;
-	FUZZ_MUST(ftruncate(fd, size) == 0);
-	FUZZ_MUST(pwrite(fd, says, sizeof(says), 0) == sizeof(says));
+	MUST(ftruncate(fd, size) == 0);
+	MUST(pwrite(fd, says, sizeof(says), 0) == sizeof(says));
 	if (how & 16)
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	return fd;
@@ -175,14 +175,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	int sockets[2], fd, ret;
 
 	posted_n = completed_n = answered = 0;
-	FUZZ_MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
-	FUZZ_MUST(soda_queue_create(CHUNK, &q, &fd) == 0);
+	MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+	MUST(soda_queue_create(CHUNK, &q, &fd) == 0);
 	if (how & 4) {
 		close(fd);
 		fd = odd_queue(&in, how);
 	}
 	ret = soda_shm_client_create(sockets[0], fd, "peer", &opt, &conn, &why);
-	FUZZ_MUST(ret == 0 || why.text[0]);
+	MUST(ret == 0 || why.text[0]);
 	for (unsigned i = 0; ret == 0 && i < 2000 && in.left; i++)
 		step(conn, &q, sockets[1], &in);
 	if (ret == 0)

@@ -41,7 +41,7 @@ static struct soda_queue_conn *begin(int sockets[2])
 	int fd;
 
 	fuzz_daemon_init(&daemon_, false);
-	FUZZ_MUST(c && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+	MUST(c && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
 	c->peer = (struct soda_peer){ .listener = &daemon_.listener,
 				      .client = &daemon_,
 				      .fd = sockets[0] };
@@ -50,9 +50,9 @@ static struct soda_queue_conn *begin(int sockets[2])
 	c->uffd = uffd >= 0 ? dup(uffd) : -1;
 	c->chunk_bytes = CHUNK;
 	pthread_mutex_init(&c->lock, NULL);
-	FUZZ_MUST(soda_queue_create(CHUNK, &c->q, &fd) == 0);
+	MUST(soda_queue_create(CHUNK, &c->q, &fd) == 0);
 	close(fd);
-	FUZZ_MUST(soda_peer_add(&c->peer, true, &why) == 0);
+	MUST(soda_peer_add(&c->peer, true, &why) == 0);
 	return c;
 }
 
@@ -127,7 +127,7 @@ static bool step(struct soda_queue_conn *c, struct fuzz_input *in)
 		break;
 	case 6:
 		n = soda_queue_conn_serve(c, &why);
-		FUZZ_MUST(n >= 0 || why);
+		MUST(n >= 0 || why);
 		soda_queue_conn_may_sleep(c);
 		return n < 0;
 	case 7:
@@ -161,12 +161,12 @@ static void end(struct soda_queue_conn *c, bool late)
 {
 	bool idle = soda_queue_conn_end(c);
 
-	FUZZ_MUST(idle == !daemon_.waiting_n);
+	MUST(idle == !daemon_.waiting_n);
 	while (fuzz_daemon_answer(&daemon_, 0, 0))
 		;
 	while (!late && fuzz_daemon_free(&daemon_, 0))
 		;
-	FUZZ_MUST(soda_queue_conn_end(c));
+	MUST(soda_queue_conn_end(c));
 	soda_queue_conn_destroy(c);
 	while (fuzz_daemon_free(&daemon_, 0)) /* long after it */
 		;
@@ -178,10 +178,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 
 	fuzz_quiet();
-	FUZZ_MUST(soda_queue_plane.start(&daemon_.listener, &worker) == 0);
+	MUST(soda_queue_plane.start(&daemon_.listener, &worker) == 0);
 	places = mmap(NULL, (size_t)PLACES * CHUNK, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	FUZZ_MUST(places != MAP_FAILED);
+	MUST(places != MAP_FAILED);
 	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	reg.range = (struct uffdio_range){ (uintptr_t)places, (size_t)PLACES * CHUNK };
 	/* where there is none, nothing is installed: the answers' other way */

@@ -15,12 +15,12 @@ static void try_record(const char *text, size_t bytes)
 
 	if (soda_registry_decode(text, bytes, &m))
 		return;
-	FUZZ_MUST(!strpbrk(m.address, ", \n") && strstr(m.address, "://"));
+	MUST(!strpbrk(m.address, ", \n") && strstr(m.address, "://"));
 	back = soda_registry_encode(&m);
-	FUZZ_MUST(back && !soda_registry_decode(back, strlen(back), &again));
-	FUZZ_MUST(!strcmp(m.address, again.address) && !strcmp(m.domain, again.domain));
-	FUZZ_MUST(m.instance == again.instance && m.state == again.state);
-	FUZZ_MUST(m.capacity == again.capacity && m.free_bytes == again.free_bytes);
+	MUST(back && !soda_registry_decode(back, strlen(back), &again));
+	MUST(!strcmp(m.address, again.address) && !strcmp(m.domain, again.domain));
+	MUST(m.instance == again.instance && m.state == again.state);
+	MUST(m.capacity == again.capacity && m.free_bytes == again.free_bytes);
 	free(back);
 }
 
@@ -32,9 +32,9 @@ static void try_base64(const char *text)
 	if (!data)
 		return;
 	back = soda_base64_encode(data, bytes);
-	FUZZ_MUST(back && strlen(back) == strlen(text));
+	MUST(back && strlen(back) == strlen(text));
 	again = soda_base64_decode(back, &bytes_again);
-	FUZZ_MUST(again && bytes == bytes_again && !memcmp(data, again, bytes));
+	MUST(again && bytes == bytes_again && !memcmp(data, again, bytes));
 	free(again);
 	free(back);
 	free(data);
@@ -46,12 +46,12 @@ static void try_name(const char *text)
 	struct soda_why why = { "" };
 
 	if (soda_registry_parse(text, &name, &why)) {
-		FUZZ_MUST(*why.text);
+		MUST(*why.text);
 		return;
 	}
-	FUZZ_MUST(name.n >= 1 && name.n <= SODA_REGISTRY_ENDPOINTS && *name.pool);
+	MUST(name.n >= 1 && name.n <= SODA_REGISTRY_ENDPOINTS && *name.pool);
 	for (uint32_t i = 0; i < name.n; i++)
-		FUZZ_MUST(!strpbrk(name.endpoint[i], "/@?#, ") && strchr(name.endpoint[i], ':'));
+		MUST(!strpbrk(name.endpoint[i], "/@?#, ") && strchr(name.endpoint[i], ':'));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	if (bytes < 1)
 		return 0;
 	text = malloc(bytes);
-	FUZZ_MUST(text);
+	MUST(text);
 	memcpy(text, data + 1, bytes - 1);
 	text[bytes - 1] = '\0';
 	if (data[0] == 0)

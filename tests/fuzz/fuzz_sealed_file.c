@@ -55,9 +55,9 @@ static void try_header(struct fuzz_input *in)
 	change(in, page, in->left % 2 ? PAGE : 128, 0);
 	if (soda_sealed_get_header(page, &h))
 		return;
-	FUZZ_MUST(!soda_sealed_layout(h.bytes, &l) && l.total > l.data_at);
+	MUST(!soda_sealed_layout(h.bytes, &l) && l.total > l.data_at);
 	soda_sealed_put_header(again, &h);
-	FUZZ_MUST(!memcmp(page, again, PAGE));
+	MUST(!memcmp(page, again, PAGE));
 }
 
 static void try_journal(struct fuzz_input *in)
@@ -67,25 +67,23 @@ static void try_journal(struct fuzz_input *in)
 	struct stat st;
 	bool torn;
 
-	FUZZ_MUST(!ftruncate(fd, 0));
-	FUZZ_MUST(pwrite(fd, before, layout.total, 0) == (ssize_t)layout.total);
-	FUZZ_MUST(!soda_journal_write(fd, layout.total, after, ranges, 2) && !fstat(fd, &st));
+	MUST(!ftruncate(fd, 0));
+	MUST(pwrite(fd, before, layout.total, 0) == (ssize_t)layout.total);
+	MUST(!soda_journal_write(fd, layout.total, after, ranges, 2) && !fstat(fd, &st));
 	size = (uint64_t)st.st_size;
 	cut = cut < size - layout.total ? cut : 0;
-	FUZZ_MUST(pread(fd, file, size, 0) == (ssize_t)size);
+	MUST(pread(fd, file, size, 0) == (ssize_t)size);
 	/* what a trailer's page has behind its 32 bytes does not count */
 	torn = change(in, file + layout.total, size - layout.total - PAGE + 32, 0);
 	torn = memcmp(file, before, layout.total) || torn || cut;
-	FUZZ_MUST(pwrite(fd, file, size, 0) == (ssize_t)size &&
-		  !ftruncate(fd, (off_t)(size - cut)));
-	FUZZ_MUST(!soda_journal_look(fd, size - cut, "file", &total, &why) &&
-		  total == layout.total);
+	MUST(pwrite(fd, file, size, 0) == (ssize_t)size && !ftruncate(fd, (off_t)(size - cut)));
+	MUST(!soda_journal_look(fd, size - cut, "file", &total, &why) && total == layout.total);
 	if (soda_journal_recover(fd, total))
 		return;
-	FUZZ_MUST(!fstat(fd, &st) && (uint64_t)st.st_size == total);
-	FUZZ_MUST(pread(fd, file, total, 0) == (ssize_t)total);
-	FUZZ_MUST(!memcmp(file, before, total) || !memcmp(file, after, total));
-	FUZZ_MUST(torn || !memcmp(file, after, total));
+	MUST(!fstat(fd, &st) && (uint64_t)st.st_size == total);
+	MUST(pread(fd, file, total, 0) == (ssize_t)total);
+	MUST(!memcmp(file, before, total) || !memcmp(file, after, total));
+	MUST(torn || !memcmp(file, after, total));
 }
 
 static void try_open(struct fuzz_input *in)
@@ -99,9 +97,9 @@ static void try_open(struct fuzz_input *in)
 
 	if (soda_seal_ready(&cipher, &err))
 		return; /* without OpenSSL nothing is opened */
-	FUZZ_MUST(!soda_sealed_file_make(&key, BLOCKS * PAGE, &f));
+	MUST(!soda_sealed_file_make(&key, BLOCKS * PAGE, &f));
 	soda_sealed_put_entry(f.table + 32, 9, (const uint8_t *)"0123456789");
-	FUZZ_MUST(!soda_sealed_file_changed(&f, 0) && !soda_sealed_file_commit(&f, good));
+	MUST(!soda_sealed_file_changed(&f, 0) && !soda_sealed_file_commit(&f, good));
 	memcpy(good + PAGE, f.table, PAGE);
 	soda_sealed_file_end(&f);
 	memcpy(data, good, sizeof(data));
@@ -112,19 +110,19 @@ static void try_open(struct fuzz_input *in)
 		ret = soda_sealed_file_check(&key, &f, &err);
 		soda_sealed_file_end(&f);
 	}
-	FUZZ_MUST(!ret == !memcmp(data, good, sizeof(data)));
-	FUZZ_MUST(!ret || *err.text);
+	MUST(!ret == !memcmp(data, good, sizeof(data)));
+	MUST(!ret || *err.text);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	fuzz_quiet();
-	FUZZ_MUST(!soda_sealed_layout(BLOCKS * PAGE - 3, &layout));
+	MUST(!soda_sealed_layout(BLOCKS * PAGE - 3, &layout));
 	fd = memfd_create("sealed", MFD_CLOEXEC);
 	before = malloc(layout.total);
 	after = malloc(layout.total);
 	file = malloc(2 * layout.total);
-	FUZZ_MUST(fd >= 0 && before && after && file);
+	MUST(fd >= 0 && before && after && file);
 	memset(before, 'b', layout.total);
 	put_header(before, 1);
 	memcpy(after, before, layout.total);

@@ -90,7 +90,7 @@ static void await_answers(struct soda_top_target *t)
 		pthread_mutex_lock(&t->lock);
 		both = t->answers >= ANSWERS;
 		pthread_mutex_unlock(&t->lock);
-		FUZZ_MUST(both || soda_now_ns() < until);
+		MUST(both || soda_now_ns() < until);
 		if (!both)
 			usleep(20);
 	}
@@ -100,7 +100,7 @@ static void await_answers(struct soda_top_target *t)
 static void look_at(const struct soda_top_canvas *c)
 {
 	for (int i = 0; i < c->columns * c->rows; i++)
-		FUZZ_MUST(c->cells[i].style < SODA_TOP_STYLES && c->cells[i].ch >= ' ');
+		MUST(c->cells[i].style < SODA_TOP_STYLES && c->cells[i].ch >= ' ');
 }
 
 static void draw(struct soda_top_target *t, int columns, int rows, uint8_t how, uint8_t scroll)
@@ -114,7 +114,7 @@ static void draw(struct soda_top_target *t, int columns, int rows, uint8_t how, 
 				  .scroll = scroll,
 				  .interval_ms = 1000 };
 
-	FUZZ_MUST(soda_top_canvas_resize(&c, columns, rows) == 0);
+	MUST(soda_top_canvas_resize(&c, columns, rows) == 0);
 	soda_top_sort(&ui);
 	soda_top_draw(&c, &ui);
 	look_at(&c);
@@ -132,9 +132,9 @@ static void print(void)
 
 	fflush(stdout);
 	out = dup(1);
-	FUZZ_MUST(out >= 0 && dup2(nowhere, 1) == 1);
-	FUZZ_MUST(soda_command_stat(2, argv) == SODA_EXIT_OK);
-	FUZZ_MUST(dup2(out, 1) == 1);
+	MUST(out >= 0 && dup2(nowhere, 1) == 1);
+	MUST(soda_command_stat(2, argv) == SODA_EXIT_OK);
+	MUST(dup2(out, 1) == 1);
 	close(out);
 }
 
@@ -159,11 +159,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	n = snprintf(addr.sun_path + 1, sizeof(addr.sun_path) - 1, "soda/stat/%s", self);
 	listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	FUZZ_MUST(listening >= 0 && nowhere >= 0);
-	FUZZ_MUST(bind(listening, (struct sockaddr *)&addr,
-		       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
-	FUZZ_MUST(listen(listening, 16) == 0);
-	FUZZ_MUST(pthread_create(&program, NULL, program_main, NULL) == 0);
+	MUST(listening >= 0 && nowhere >= 0);
+	MUST(bind(listening, (struct sockaddr *)&addr,
+		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
+	MUST(listen(listening, 16) == 0);
+	MUST(pthread_create(&program, NULL, program_main, NULL) == 0);
 	return 0;
 }
 
@@ -177,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct soda_why why;
 
 	begin(&in);
-	FUZZ_MUST(soda_top_target_start(&t, self, &timing, &why) == 0);
+	MUST(soda_top_target_start(&t, self, &timing, &why) == 0);
 	await_answers(&t);
 	draw(&t, columns, rows, how, scroll);
 	end();

@@ -68,14 +68,14 @@ static void answer(struct fuzz_input *in)
 	if (f.type == SODA_MSG_READ) {
 		soda_wire_get_read(at + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES, &read);
 		memcpy(out + SODA_WIRE_HEAD_BYTES - 8, at + SODA_WIRE_HEAD_BYTES - 16, 8);
-		FUZZ_MUST(read.size <= sizeof(out) - SODA_WIRE_HEAD_BYTES);
+		MUST(read.size <= sizeof(out) - SODA_WIRE_HEAD_BYTES);
 		reply.type = SODA_MSG_READ_REPLY;
 		bytes += reply.status ? 0 : read.size;
 		requests_used += SODA_WIRE_HEAD_BYTES;
 	} else {
 		size_t whole = SODA_WIRE_HEAD_BYTES + f.length - SODA_WIRE_WRITE_BYTES;
 
-		FUZZ_MUST(f.type == SODA_MSG_WRITE);
+		MUST(f.type == SODA_MSG_WRITE);
 		if (requests_bytes - requests_used < whole)
 			return;
 		memcpy(out + SODA_WIRE_HEAD_BYTES - 8,
@@ -117,9 +117,9 @@ static void poll_some(struct soda_conn *conn, int max)
 	int n = soda_conn_poll(conn, done, max < DEPTH ? max : DEPTH, 0, 0);
 
 	for (int i = 0; i < n; i++, completed_n++) {
-		FUZZ_MUST(completed_n < posted_n);
-		FUZZ_MUST(done[i].cookie == posted[completed_n].cookie);
-		FUZZ_MUST(done[i].bytes == posted[completed_n].bytes && done[i].status <= 0);
+		MUST(completed_n < posted_n);
+		MUST(done[i].cookie == posted[completed_n].cookie);
+		MUST(done[i].bytes == posted[completed_n].bytes && done[i].status <= 0);
 	}
 }
 
@@ -173,14 +173,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	opt.merge = fuzz_u8(&in) & 1;
 	posted_n = completed_n = 0;
 	requests_bytes = requests_used = 0;
-	FUZZ_MUST(memory && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+	MUST(memory && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
 	peer = sockets[1];
-	FUZZ_MUST(soda_tcp_data_create(sockets[0], "peer", &opt, &conn) == 0);
+	MUST(soda_tcp_data_create(sockets[0], "peer", &opt, &conn) == 0);
 	conn->merges = opt.merge;
 	conn->max_data = SODA_WIRE_MAX_DATA;
 	for (unsigned i = 0; i < 2000 && in.left; i++)
 		step(conn, &in, memory);
-	FUZZ_MUST(soda_conn_outstanding(conn) <= DEPTH);
+	MUST(soda_conn_outstanding(conn) <= DEPTH);
 	soda_conn_close(conn);
 	close(peer);
 	free(memory);

@@ -44,12 +44,12 @@ static struct soda_stream_conn *begin(bool one_sided)
 	worker.listener = &daemon_.listener;
 	worker.wake_fd = -1;
 	pthread_mutex_init(&worker.lock, NULL);
-	FUZZ_MUST(c);
+	MUST(c);
 	c->peer = (struct soda_peer){
 		.listener = &daemon_.listener, .ops = &ops, .client = &daemon_, .fd = -1
 	};
 	c->worker = &worker;
-	FUZZ_MUST(soda_peer_add(&c->peer, true, &why) == 0);
+	MUST(soda_peer_add(&c->peer, true, &why) == 0);
 	return c;
 }
 
@@ -69,7 +69,7 @@ static bool receive(struct soda_stream_conn *c, const uint8_t *data, size_t byte
 			bytes -= part;
 			n += part;
 		}
-		FUZZ_MUST(n);
+		MUST(n);
 		soda_stream_conn_received(c, (int)n);
 	}
 	return true;
@@ -124,7 +124,7 @@ static bool send_some(struct soda_stream_conn *c, size_t most)
 	for (size_t i = 0; i < c->tx_msg.msg_iovlen && n < most; i++) {
 		size_t part = c->tx_iov[i].iov_len < most - n ? c->tx_iov[i].iov_len : most - n;
 
-		FUZZ_MUST(part <= sizeof(sink));
+		MUST(part <= sizeof(sink));
 		memcpy(sink, c->tx_iov[i].iov_base, part); /* it can be read */
 		n += part;
 	}
@@ -193,7 +193,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	while (!c->closing && send_some(c, SIZE_MAX))
 		look_around();
 	c->closing = true;
-	FUZZ_MUST(!c->pending);
+	MUST(!c->pending);
 	soda_stream_conn_destroy(c);
 	while (fuzz_daemon_free(&daemon_, 0))
 		;

@@ -11,13 +11,13 @@ static void check(const struct soda_bench_trace *t)
 {
 	uint32_t stores = 0;
 
-	FUZZ_MUST(t->n > 0 && t->chunks > 0 && t->chunk_bytes >= 4096);
+	MUST(t->n > 0 && t->chunks > 0 && t->chunk_bytes >= 4096);
 	for (uint32_t i = 0; i < t->n; i++) {
-		FUZZ_MUST((t->access[i] & ~SODA_BENCH_STORE) < t->chunks);
-		FUZZ_MUST(t->thread[i] < 4096);
+		MUST((t->access[i] & ~SODA_BENCH_STORE) < t->chunks);
+		MUST(t->thread[i] < 4096);
 		stores += (t->access[i] & SODA_BENCH_STORE) != 0;
 	}
-	FUZZ_MUST(stores == t->stores);
+	MUST(stores == t->stores);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -36,16 +36,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	char why[256] = "", path[256];
 	int ret;
 
-	FUZZ_MUST(file);
+	MUST(file);
 	memcpy(file, &head, begin);
 	if (in.left)
 		memcpy(file + begin, in.at, in.left);
 	fuzz_write(fuzz_path("trace", path), file, begin + in.left);
 	free(file);
 	ret = soda_bench_trace_load(path, &trace, why, sizeof(why));
-	FUZZ_MUST(ret <= 0);
+	MUST(ret <= 0);
 	if (ret < 0) {
-		FUZZ_MUST(why[0]);
+		MUST(why[0]);
 		return 0;
 	}
 	check(&trace);

@@ -84,12 +84,12 @@ static void accepted(struct rdma_cm_event *event, bool rejection)
 	ret = rejection ? rejected(event, in.rest, &in.heard, &why)
 			: take_welcome(&in, SODA_WIRE_VERSION, SODA_VERBS_WELCOME_BYTES, &welcome,
 				       &two_sided);
-	FUZZ_MUST(ret <= 0 && (ret == 0 || why.text[0]));
+	MUST(ret <= 0 && (ret == 0 || why.text[0]));
 	if (ret == 0 && two_sided.message_bytes)
-		FUZZ_MUST(two_sided.credits && two_sided.answer <= SODA_ANSWER_SEND);
+		MUST(two_sided.credits && two_sided.answer <= SODA_ANSWER_SEND);
 	if (ret == 0 && rejection) {
 		soda_wire_get_frame(in.heard.data, &frame);
-		FUZZ_MUST(frame.length <= in.heard.bytes - SODA_WIRE_FRAME_BYTES);
+		MUST(frame.length <= in.heard.bytes - SODA_WIRE_FRAME_BYTES);
 	}
 }
 
@@ -106,7 +106,7 @@ static void private_data(uint8_t what, struct fuzz_input *in)
 	event.status = what == 2 ? fuzz_u8(in) : 0;
 	n = n < in->left ? n : in->left;
 	data = malloc(n + !n); /* exactly: what reads beyond it is seen */
-	FUZZ_MUST(data);
+	MUST(data);
 	if (n)
 		memcpy(data, in->at, n);
 	event.param.conn.private_data = n ? data : NULL;
@@ -126,7 +126,7 @@ static int the_tenant;
 static int find(void *arg, const char *tenant, const uint8_t *id, uint8_t *key, void **tenant_p,
 		char *why)
 {
-	FUZZ_MUST(!tenant); /* on verbs the key alone tells */
+	MUST(!tenant); /* on verbs the key alone tells */
 	*tenant_p = &the_tenant;
 	if (memcmp(id, the_key, SODA_WIRE_KEY_ID_BYTES)) {
 		snprintf(why, 128, "nobody");
@@ -164,7 +164,7 @@ static const uint8_t *body_of(const struct fuzz_verbs_answer *a, uint32_t bytes)
 	struct soda_wire_frame frame;
 
 	soda_wire_get_frame(a->data, &frame);
-	FUZZ_MUST(frame.type == SODA_MSG_CHALLENGE || frame.type == SODA_MSG_REFUSED);
+	MUST(frame.type == SODA_MSG_CHALLENGE || frame.type == SODA_MSG_REFUSED);
 	if (frame.type != SODA_MSG_CHALLENGE || frame.length != bytes)
 		return NULL;
 	return a->data + SODA_WIRE_FRAME_BYTES;
@@ -180,9 +180,9 @@ static void say_hello(struct stranger *s)
 
 	soda_wire_put_hello(s->said, &hello);
 	memcpy(s->t.hello, s->said, sizeof(s->t.hello));
-	FUZZ_MUST(!say(s, &answer));
+	MUST(!say(s, &answer));
 	number = body_of(&answer, SODA_WIRE_NUMBER_BYTES);
-	FUZZ_MUST(number);
+	MUST(number);
 	s->number = soda_wire_get_number(number);
 	s->asked = false;
 }
@@ -201,9 +201,9 @@ static void say_ask(struct stranger *s, bool right)
 	memcpy(brief.ask.nonce, ask.nonce, sizeof(ask.nonce));
 	memcpy(brief.ask.key_id, ask.key_id, sizeof(ask.key_id));
 	soda_wire_put_brief(s->said, SODA_MSG_ASK, &brief);
-	FUZZ_MUST(!say(s, &answer));
+	MUST(!say(s, &answer));
 	body = body_of(&answer, SODA_WIRE_CHALLENGE_BYTES);
-	FUZZ_MUST(!body || right);
+	MUST(!body || right);
 	s->asked = body;
 	if (!body)
 		return;
@@ -212,7 +212,7 @@ static void say_ask(struct stranger *s, bool right)
 	soda_transcript_begin(&s->t, "mem1", hello, asked);
 	soda_wire_get_challenge(body, SODA_WIRE_CHALLENGE_BYTES, &c);
 	memcpy(s->t.nonce, c.nonce, sizeof(c.nonce));
-	FUZZ_MUST(!soda_proof_check(&s->t, SODA_PROOF_SERVER, the_key, c.mac, sizeof(c.mac)));
+	MUST(!soda_proof_check(&s->t, SODA_PROOF_SERVER, the_key, c.mac, sizeof(c.mac)));
 }
 
 /* bit < 0: the right one, of whatever has been said before. */
@@ -223,12 +223,12 @@ static void say_proof(struct stranger *s, int bit)
 	struct fuzz_verbs_answer answer;
 	bool right = s->asked && bit < 0;
 
-	FUZZ_MUST(!soda_proof_mac(&s->t, SODA_PROOF_CLIENT, the_key, mac));
+	MUST(!soda_proof_mac(&s->t, SODA_PROOF_CLIENT, the_key, mac));
 	memcpy(brief.proof.mac, mac, sizeof(brief.proof.mac));
 	if (bit >= 0)
 		brief.proof.mac[bit / 8 % sizeof(brief.proof.mac)] ^= (uint8_t)(1 << bit % 8);
 	soda_wire_put_brief(s->said, SODA_MSG_PROOF, &brief);
-	FUZZ_MUST(say(s, &answer) == right);
+	MUST(say(s, &answer) == right);
 	s->asked = false;
 }
 
@@ -239,7 +239,7 @@ static void say_again(struct stranger *s)
 	struct soda_wire_brief brief;
 	int type = soda_wire_get_brief(s->said, sizeof(s->said), &brief);
 
-	FUZZ_MUST(!say(s, &answer));
+	MUST(!say(s, &answer));
 	if (type == SODA_MSG_ASK && brief.number == s->number)
 		s->asked = false;
 }
@@ -277,7 +277,7 @@ static void guarded(struct fuzz_input *in)
 		default: /* which knows no number: it changes nothing for us */
 			memset(s.said, 0, sizeof(s.said));
 			fuzz_take(in, s.said, sizeof(s.said));
-			FUZZ_MUST(!say(&s, &answer));
+			MUST(!say(&s, &answer));
 		}
 	}
 	fuzz_verbs_leave();
@@ -291,7 +291,7 @@ static struct soda_verbs_conn *begin(struct rdma_cm_id *id, struct soda_verbs_wo
 	struct soda_verbs_conn *c = calloc(1, sizeof(*c));
 	static struct ibv_mr tags_mr;
 
-	FUZZ_MUST(c);
+	MUST(c);
 	c->p.peer =
 		(struct soda_peer){ .listener = &daemon_.listener, .client = &daemon_, .fd = -1 };
 	c->p.id = id;
@@ -300,7 +300,7 @@ static struct soda_verbs_conn *begin(struct rdma_cm_id *id, struct soda_verbs_wo
 	c->tags_mr = &tags_mr;
 	c->refs = 1;
 	pthread_mutex_init(&c->lock, NULL);
-	FUZZ_MUST(c->tags);
+	MUST(c->tags);
 	return c;
 }
 
@@ -308,10 +308,10 @@ static struct soda_verbs_buffer *new_buffer(void)
 {
 	struct soda_verbs_buffer *b = calloc(1, sizeof(*b));
 
-	FUZZ_MUST(b);
+	MUST(b);
 	b->head = calloc(1, SODA_WIRE_WRITE_BYTES);
 	b->data = malloc(SODA_VERBS_MESSAGE);
-	FUZZ_MUST(b->head && b->data);
+	MUST(b->head && b->data);
 	memset(b->data, 0, SODA_WIRE_PAGE);
 	buffers_out++;
 	return b;
@@ -335,7 +335,7 @@ static const char *deliver_message(struct soda_verbs_conn *c, const uint8_t *byt
 	memcpy(b->data, bytes + head, n - head < SODA_WIRE_PAGE ? n - head : SODA_WIRE_PAGE);
 	why = soda_verbs_conn_request(c, b, &wc);
 	kept = daemon_.waiting_n != before && daemon_.waiting[before]->write;
-	FUZZ_MUST(!why == (daemon_.waiting_n != before));
+	MUST(!why == (daemon_.waiting_n != before));
 	if (!kept) { /* only a WRITE keeps its buffer */
 		free(b->head);
 		free(b->data);
@@ -382,7 +382,7 @@ static const char *kept_request(struct soda_verbs_conn *c, struct fuzz_input *in
 	soda_wire_put_write(text, &(struct soda_wire_write){ 1, page, size });
 	fuzz_take(in, text + SODA_WIRE_WRITE_BYTES, n);
 	why = deliver_message(c, text, SODA_WIRE_WRITE_BYTES + n, SODA_MSG_WRITE | flags << 8, 0);
-	FUZZ_MUST(why || daemon_.waiting[before]->kept);
+	MUST(why || daemon_.waiting[before]->kept);
 	return why;
 }
 
@@ -426,9 +426,9 @@ static void requests(struct fuzz_input *in)
 		uint32_t before = c->reaped;
 
 		soda_verbs_conn_sent(c, c->posted);
-		FUZZ_MUST(c->reaped != before);
+		MUST(c->reaped != before);
 	}
-	FUZZ_MUST(!c->pending && !c->held && c->refs == 1 && !buffers_out);
+	MUST(!c->pending && !c->held && c->refs == 1 && !buffers_out);
 	free(c->tags);
 	pthread_mutex_lock(&c->lock);
 	soda_verbs_conn_unref_locked(c);
@@ -441,7 +441,7 @@ static void key(struct fuzz_input *in)
 
 	soda_wire_get_key(in->at, in->left, &k);
 	if (soda_wire_get_two_sided(in->at, in->left, &two_sided) == 0 && two_sided.message_bytes)
-		FUZZ_MUST(two_sided.credits);
+		MUST(two_sided.credits);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

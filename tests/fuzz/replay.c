@@ -17,10 +17,10 @@ static void replay(const char *path)
 	struct stat st;
 	uint8_t *data;
 
-	FUZZ_MUST(in && fstat(fileno(in), &st) == 0);
+	MUST(in && fstat(fileno(in), &st) == 0);
 	/* exactly as large as the input: what reads beyond it is seen */
 	data = malloc((size_t)st.st_size + !st.st_size);
-	FUZZ_MUST(data && fread(data, 1, (size_t)st.st_size, in) == (size_t)st.st_size);
+	MUST(data && fread(data, 1, (size_t)st.st_size, in) == (size_t)st.st_size);
 	fclose(in);
 	printf("[ RUN      ] %s\n", name);
 	fflush(stdout);
@@ -42,7 +42,7 @@ static void replay_all(const char *dir)
 	int n = scandir(dir, &entries, is_input, alphasort);
 	char path[4096];
 
-	FUZZ_MUST(n >= 0);
+	MUST(n >= 0);
 	for (int i = 0; i < n; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
 		replay(path);
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 	LLVMFuzzerInitialize(&argc, &argv);
 	LLVMFuzzerTestOneInput((const uint8_t *)"", 0);
 	for (int i = 1; i < argc; i++) {
-		FUZZ_MUST(stat(argv[i], &st) == 0);
+		MUST(stat(argv[i], &st) == 0);
 		if (S_ISDIR(st.st_mode))
 			replay_all(argv[i]);
 		else

@@ -4,7 +4,7 @@ import json
 
 
 class Unreadable(Exception):
-    """Its text is for whoever gave us the file."""
+    """Its text is for the person who gave us the file."""
 
 
 def _no_constant(name):

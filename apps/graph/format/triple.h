@@ -5,7 +5,7 @@
  *	PATH.idx	where each vertex's targets begin in the next, 64 bits each (Ligra
  *			built for small graphs: 32), as many as there are vertices
  *	PATH.adj	the targets, 32 bits each
- * Whoever reads files of others has to know whether the graph is symmetric.
+ * A program that reads files of others has to know whether the graph is symmetric.
  * What SODA writes says so: after the number, where Ligra reads no further,
  * .config has a line for each further fact, targets are ascending, and a
  * directed graph has its in-edges as a second triple, PATH.in.  Where the

@@ -93,7 +93,7 @@ static void announce(void *self)
 		soda_log_info("%s serves the %u tenants of %s", dpu->tenants.server, dpu->tenants.n,
 			      dpu->tenants.path);
 	else
-		soda_log_debug("open: whoever can connect is served");
+		soda_log_debug("open: everybody who can connect is served");
 }
 
 static void end_tenant(void *arg, struct soda_tenant *tenant)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A producer's areas: memory that it computes in (soda_move_alloc()), and that the agent has made
- * and mapped, so that a list of pieces in it is copied without a system call, whoever the
- * producer's user is.  The producer can write there at any time: what lies there is data, and one
+ * and mapped, so that a list of pieces in it is copied without a system call, for each
+ * user's producers.  The producer can write there at any time: what lies there is data, and one
  * word (struct soda_move_area_tail), which is loaded once.
  *
  * Threads: changed by the client's calls alone, with the movement's lock (tickets.h); an area that

@@ -16,7 +16,7 @@ uint64_t soda_memory_pages(uint64_t bytes);
 
 enum soda_memory_kind {
 	SODA_MEMORY_READ_ONLY, /* for others: only this mapping can ever be written */
-	SODA_MEMORY_SHARED,    /* whoever has the descriptor may write */
+	SODA_MEMORY_SHARED,    /* all that have the descriptor may write */
 	SODA_MEMORY_MAPPED,    /* SHARED, and the agent's page tables are filled now */
 };
 

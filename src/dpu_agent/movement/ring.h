@@ -3,7 +3,7 @@
  * The agent's side of a producer's ring (wire/move_ring.h): lists of pieces come out, notices go
  * in.  Everything that the client can write is copied once and checked here.
  *
- * Threads: guarded by the lock of whoever has it (tickets.h).
+ * Threads: guarded by the lock of its owner (tickets.h).
  */
 #ifndef SODA_DPU_AGENT_RING_H
 #define SODA_DPU_AGENT_RING_H

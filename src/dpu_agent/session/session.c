@@ -144,7 +144,7 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await)
 		entry->pins--;
 		pthread_cond_broadcast(&s->changed);
 	}
-	/* nobody is answered any more once this returns, whoever closes the connections */
+	/* nobody is answered any more once this returns, whichever thread closes the connections */
 	while (is_closing_one_locked(s))
 		soda_wait_turn(&wait, &s->changed, &s->lock);
 	while (await && next_to_go_locked(s, control_stays, true))

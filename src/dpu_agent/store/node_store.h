@@ -11,10 +11,10 @@
  *     | +---- filled: error -+                   v
  *     +------------ punched -------------------- EVICTING
  *
- * Whoever asks for a chunk that is FILLING or EVICTING waits for that to end.  One budget holds for
- * all users; what one user's chunks take beyond its share of it is what others' chunks replace.
- * Chunks that a member has pinned are never evicted; how much may be pinned is a part of the
- * budget.
+ * A thread that asks for a chunk that is FILLING or EVICTING waits for that to end.  One budget
+ * holds for all users; what one user's chunks take beyond its share of it is what others' chunks
+ * replace. Chunks that a member has pinned are never evicted; how much may be pinned is a part of
+ * the budget.
  *
  * The store knows no sessions and no network: paging/store.c brings the requests and the data.
  *
@@ -120,7 +120,7 @@ int soda_node_descriptor(struct soda_node_object *o, uint16_t part);
 
 /*
  * Pin the chunks that [offset, + bytes) touches, for this member, until it unpins them or leaves:
- * none that is READY, or becomes it, is evicted.  They are not brought here: whoever pins asks for
+ * none that is READY, or becomes it, is evicted.  They are not brought here: the member asks for
  * them.  0; 1: the member has pinned all of it before; -ENOSPC: more than half of the store would
  * be pinned, or more than half of the user's share of it; -EINVAL, -ENOMEM; why says so.
  */

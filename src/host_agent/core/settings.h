@@ -65,7 +65,7 @@ struct soda_settings {
 	uint32_t threads;
 	bool seal;	     /* objects are sealed */
 	char *seal_key_file; /* of sealed files; NULL: there are none */
-	bool alone;	     /* `server` names one, or none: files lie there, whoever comes later */
+	bool alone; /* `server` names one, or none: files lie there, also when others come */
 	_Atomic uint32_t servers; /* how many `server` names, and that came later; 0 counts as 1 */
 	uint32_t evict_high_pct, evict_low_pct;
 	uint32_t prefetch_chunks; /* 0: off */

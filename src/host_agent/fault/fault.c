@@ -27,7 +27,7 @@ enum { PAGE = 4096, MISSED_MAX = 64 };
 void (*soda_fault_seen)(uint32_t id);
 
 /*
- * What a step that waits needs of the stack is taken while it waits alone: not below a step that
+ * A step that waits has its part of the stack while it waits alone, and not below a step that
  * sends and seals (docs/limits.md has a number).
  */
 #define ASIDE __attribute__((noinline))
@@ -117,8 +117,8 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 /*
  * A chunk of the node's store: it is there, or the agent is to be asked.  It is BUSY while the
  * store's map is looked at, because soda_free() waits for that: the handler may come to a fault
- * whose thread has gone on, and has freed the object.  The stream goes on, whoever has brought the
- * chunk: READs go out again where it comes to the end of what the store has.
+ * whose thread has gone on, and has freed the object.  The stream goes on, whichever thread has
+ * brought the chunk: READs go out again where it comes to the end of what the store has.
  */
 static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
 {

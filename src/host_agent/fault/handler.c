@@ -173,7 +173,7 @@ static bool revive(const struct failed *f)
 	if (s == SODA_CHUNK_FETCHING || s == SODA_CHUNK_BUSY)
 		return false;
 	if (!is_elsewhere(s))
-		return true; /* whoever has made it resident has put a page there */
+		return true; /* the thread that has made it resident has put a page there */
 	if (!r || !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
 		return false; /* a FETCHING chunk gets no page that soda_mapping_clear would drop */
 	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);

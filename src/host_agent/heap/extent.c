@@ -117,7 +117,7 @@ uint64_t soda_heap_given(const struct soda_region *r)
 
 	soda_lock_acquire(&soda_agent.api_lock);
 	if (rest < rest_end && rest - base < r->span) /* the rest of the newest one */
-		given = rest > base ? rest - base : 0;
+		given = rest - base;
 	else if (rest < base && base < rest_end)
 		given = 0; /* a later slab of it */
 	soda_lock_release(&soda_agent.api_lock);

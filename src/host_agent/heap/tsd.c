@@ -4,8 +4,9 @@
  * thread-local data of the static kind, and could not be loaded late.  move-tsd has changed
  * jemalloc's object code so that it asks each thread for soda_heap_mine.data.
  *
- * Whoever calls jemalloc has its data mapped first: soda_heap_data() for the program's threads; a
- * thread that jemalloc starts begins in started(); and a fork's handlers are called by ours.
+ * Threads that call jemalloc have its data mapped first: soda_heap_data() for the program's
+ * threads; a thread that jemalloc starts begins in started(); and a fork's handlers are called by
+ * ours.
  */
 #include "host_agent/heap/heap.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/life/advise.h"
-#include "host_agent/move/limit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "host_agent/fork/serve.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/limit.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/sealing.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Servers that come while the program runs.  Who tells of them is a registry, by way of `soda run`
- * (run/core/join.c), or the DPU agent before the pool, which the keepers ask.  Whoever has `busy`
- * works on them.
+ * (run/core/join.c), or the DPU agent before the pool, which the keepers ask.  The thread that has
+ * `busy` works on them.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,7 +23,7 @@ enum { FAILED_MAX = 2 * SODA_MEMBERS_MAX, LOCK_LOOK_US = 1000 };
 static struct {
 	_Atomic uint64_t asked_ns; /* when the agent was asked last */
 	_Atomic bool busy;
-	/* of whoever has `busy` */
+	/* of the thread that has `busy` */
 	struct soda_members members; /* that the agent has named */
 	struct failed {
 		char address[SODA_ADDRESS_MAX + 1]; /* "": free */

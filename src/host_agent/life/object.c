@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/life/object.h"
-#include "host_agent/move/limit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,6 +18,7 @@
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/kept.h"
+#include "host_agent/move/limit.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
@@ -390,7 +390,8 @@ static int create(struct soda_link *link, const struct site *site, const char *f
 	r->flags = flags & ~(uint32_t)(SODA_REGION_HEAP | SODA_SEALED);
 	r->file = file ? strdup(file) : NULL;
 	r->sealed_file = file && flags & SODA_SEALED;
-	/* one that is too large for all addresses is refused below, by whoever is asked first */
+	/* one that is too large for all addresses is refused below, by the server that is asked
+	 * first */
 	refused = !file && flags & SODA_SEALED && bytes <= soda_agent.bytes
 			  ? soda_sealing_begin(r, bytes, why)
 			  : 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/life/servers.h"
-#include "host_agent/move/limit.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include "base/log.h"
 #include "host_agent/life/session.h"
 #include "host_agent/life/start.h"
+#include "host_agent/move/limit.h"
 #include "host_agent/object/sealing.h"
 #include "pool/pool.h"
 

@@ -569,8 +569,8 @@ void soda_session_publish(const struct soda_link *link)
 }
 
 /*
- * Whoever ends without BYE keeps its memory on the server for the whole grace time.  So a session
- * that is AWAY gets a moment to come back for it, while the keeper still runs.
+ * A program that ends without BYE keeps its memory on the server for the whole grace time.  So a
+ * session that is AWAY gets a moment to come back for it, while the keeper still runs.
  */
 static void await_return(struct soda_link *link)
 {

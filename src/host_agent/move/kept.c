@@ -153,6 +153,17 @@ bool soda_kept_has(uint32_t id)
 	       atomic_load(&kept.bits[id / 64]) >> id % 64 & 1;
 }
 
+static void mark(uint32_t id)
+{
+	raise_top(id);
+	atomic_fetch_or(&kept.bits[id / 64], 1ull << id % 64);
+}
+
+static void unmark(uint32_t id)
+{
+	atomic_fetch_and(&kept.bits[id / 64], ~(1ull << id % 64));
+}
+
 /* The chunk, which is BUSY, becomes what it was. */
 static void let_go(uint32_t id)
 {
@@ -170,8 +181,7 @@ bool soda_kept_add(uint32_t id)
 	if (!room && push(id, most)) {
 		room = true;
 		soda_replace_remove(&soda_agent.replacer, id);
-		raise_top(id);
-		atomic_fetch_or(&kept.bits[id / 64], 1ull << id % 64);
+		mark(id);
 		soda_buffer_keep(&soda_agent.buffer, 1);
 		if (places() * PRESSING >= most)
 			wake_keeper();
@@ -203,16 +213,16 @@ static void say_refused(struct soda_region *r)
 	uint64_t limit = (uint64_t)atomic_load(&soda_agent.buffer.limit);
 
 	if (!atomic_exchange(&r->told_kept, true))
-		soda_log_warning("what is not written of %s lies beside the page buffer from now "
-				 "on, at most %llu KiB, because %s does not take it; %ssoda_free() "
-				 "lets it go",
+		soda_log_warning("dirty data of %s lie beside the page buffer from now on, at most "
+				 "%llu KiB, because %s does not take them; %ssoda_free() lets them "
+				 "go",
 				 r->name[0] ? r->name
 				 : r->file  ? r->file
 					    : "an object",
 				 (unsigned long long)limit << soda_agent.chunk_shift >> 10,
 				 r->link->server.address,
 				 r->flags & SODA_WRITABLE
-					 ? "soda_advise(SODA_ABANDON) gives it up, and then "
+					 ? "soda_advise(SODA_ABANDON) gives them up, and then "
 					 : "");
 }
 
@@ -222,8 +232,7 @@ static bool add_refused(uint32_t id)
 	struct soda_region *r = soda_region_of(id);
 	bool refused;
 
-	raise_top(id);
-	atomic_fetch_or(&kept.bits[id / 64], 1ull << id % 64);
+	mark(id);
 	/* before the bit soda_kept_return() has not seen it: then `refused` is 0 by now */
 	refused = atomic_load(&r->refused);
 	if (refused) {
@@ -231,7 +240,7 @@ static bool add_refused(uint32_t id)
 		soda_buffer_keep(&soda_agent.buffer, 1);
 		say_refused(r);
 	} else {
-		atomic_fetch_and(&kept.bits[id / 64], ~(1ull << id % 64));
+		unmark(id);
 		if (!soda_replace_has(&soda_agent.replacer, id))
 			soda_replace_insert(&soda_agent.replacer, id);
 	}
@@ -269,7 +278,7 @@ void soda_kept_forget(uint32_t id)
 {
 	if (!soda_kept_has(id))
 		return;
-	atomic_fetch_and(&kept.bits[id / 64], ~(1ull << id % 64));
+	unmark(id);
 	soda_buffer_keep(&soda_agent.buffer, -1);
 }
 

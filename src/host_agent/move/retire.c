@@ -153,8 +153,8 @@ static void drop_ended(struct ended *e)
 
 /*
  * The next chunk, too.  When it is in use for the time of a fault its server counts as silent: the
- * connections are made anew, which ends READs and WRITEs under way.  As whoever makes them waits
- * for chunks that are BUSY, those before this one are dropped first.  0; -ETIMEDOUT.
+ * connections are made anew, which ends READs and WRITEs under way.  As the thread that makes them
+ * waits for chunks that are BUSY, those before this one are dropped first.  0; -ETIMEDOUT.
  */
 static int end_next(struct soda_thread *t, struct ended *e, uint64_t deadline_ns)
 {

@@ -6,9 +6,8 @@
  *   WRITTEN   write-backs and DISCARDs of the slab go to it
  *   CURRENT   it has the content of each chunk that is not resident; it may be read
  *
- *   both ---- its server is away for too long, has none of its memory, or refuses a write --->
- * stale stale --- a new region is opened for it, and it is rebuilt (pool/rebuild.c) -> WRITTEN ->
- * both
+ *   both ---- its server is away too long, has none of its memory, or refuses a write ----> stale
+ *   stale --- a new region is opened for it, and it is rebuilt (pool/rebuild.c) -> WRITTEN -> both
  *
  * A current copy is always written, and a slab always has a current copy: the last one never
  * becomes stale; when its server loses it, chunks are LOST as without redundancy.

@@ -60,9 +60,9 @@ struct soda_region {
 	_Atomic uint32_t losses; /* how often the last current copy was lost */
 	_Atomic bool leaving;	 /* the slab is being freed: nothing rebuilds it */
 	/*
-	 * Of a READ_ONLY file on a pool (pool/files.h), else NULL; set before anybody finds the
-	 * object.  nowhere: the server of its last current copy has started anew, without it:
-	 * nothing is read until another one has been made; changed with soda_regions_lock.
+	 * The copies of a READ_ONLY file on a pool (pool/files.h), else NULL; set before anybody
+	 * finds the object.  nowhere: the server of its last current copy has started anew, without
+	 * it: nothing is read until another one has been made; changed with soda_regions_lock.
 	 */
 	struct soda_file_copies *content;
 	_Atomic bool nowhere;

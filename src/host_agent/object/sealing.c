@@ -375,8 +375,8 @@ static void clear_pending(struct sealed *z, uint32_t chunk)
 }
 
 /*
- * The chunk is pending before `held` is looked at, and whoever holds the file looks in the other
- * order: one of the two sees the other.
+ * The chunk is pending before `held` is looked at, and a thread that holds the file looks in the
+ * other order: one of the two sees the other.
  */
 static int enter_pending(struct sealed *z, uint32_t chunk)
 {
@@ -613,7 +613,7 @@ void *soda_sealing_slot_take(void)
 	while (free) {
 		uint32_t i = (uint32_t)__builtin_ctzll(free);
 
-		/* acquire: pairs with the release of whoever used the place before */
+		/* acquire: pairs with the release of the thread that used the place before */
 		if (atomic_compare_exchange_weak(&pool.free, &free, free & ~(1ull << i)))
 			return slots + i * soda_chunk_bytes();
 	}

@@ -400,8 +400,8 @@ static int advise_copy(const struct soda_region *r, struct soda_region *copy, ui
 }
 
 /*
- * Nothing is frozen here, and so STATIC_CACHE is for what cannot be stored to anyway.  Whoever is
- * away is not told, nor told later: its copy may be another one by then.
+ * Nothing is frozen here, and so STATIC_CACHE is for what cannot be stored to anyway.  A server
+ * that is away is not told, nor told later: its copy may be another one by then.
  */
 static int advise_copies(struct soda_region *r, uint32_t first, uint32_t last, int advice,
 			 struct soda_why *why)

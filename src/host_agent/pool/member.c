@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/move/limit.h"
 #include "host_agent/pool/member.h"
 
 #include <errno.h>
@@ -15,6 +14,7 @@
 #include "client/server.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/move/calls.h"
+#include "host_agent/move/limit.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/pool/rebuild.h"
 #include "pool/pool.h"

@@ -3,7 +3,7 @@
  * Objects that clients have published: a region's memory under a name, as a READ_ONLY file that
  * lies in no directory (docs/internals/published.md).  Each owner, a user or a tenant, has names of
  * its own.  The name
- * and the memory go with the last use, whoever has that.
+ * and the memory go with the last use.
  *
  * An object is in the list of the files in use, guarded by the files' lock.
  */

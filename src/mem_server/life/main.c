@@ -138,7 +138,7 @@ static void announce(void *self)
 		soda_log_info("%s serves the %u tenants of %s", server->tenants.server,
 			      server->tenants.n, server->tenants.path);
 	else
-		soda_log_debug("open: whoever can connect is served");
+		soda_log_debug("open: everybody who can connect is served");
 	soda_log_info("capacity %s, instance %016llx%s%s",
 		      soda_format_size(server->store.capacity, capacity),
 		      (unsigned long long)server->clients.instance_id,

@@ -170,7 +170,7 @@ bool soda_clients_draining(struct soda_clients *clients)
 	return draining;
 }
 
-/* In an open server, whoever may have memory here; of another user's processes, nobody. */
+/* In an open server, all that may have memory here; of another user's processes, none. */
 static bool may_operate(const struct soda_client *client)
 {
 	return client->tenant ? soda_tenant_role(client->all->tenants, client->tenant) ==

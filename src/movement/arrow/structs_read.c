@@ -330,7 +330,7 @@ static int64_t offset_at(const struct reading *r, uint64_t i)
 	return narrow;
 }
 
-/* Offsets never fall; *end_p: the last. Whoever uses the table looks at any of them. */
+/* Offsets never fall; *end_p: the last. A user of the table looks at any of them. */
 static int take_offsets(struct reading *r, uint64_t *end_p)
 {
 	uint64_t n = r->length + 1;

@@ -23,7 +23,7 @@ static struct {
 	struct soda_members members;
 } join;
 
-/* Whoever wrote the list, it is checked as a user's is. */
+/* The list is checked as a user's is. */
 static bool look(void)
 {
 	struct soda_why why;

@@ -58,7 +58,7 @@
 /* Declares a second name of a function, as of those with off64_t, which is the same as off_t. */
 #define RUN_SAME_AS(name) __attribute__((alias(#name)))
 
-/* --io-uring: what is answered to a program that asks for a ring. */
+/* --io-uring: the answer to a program that asks for a ring. */
 enum run_rings { RUN_RINGS_REFUSE, RUN_RINGS_ALLOW, RUN_RINGS_HOLD };
 
 /* From the environment that `soda run` makes; constant after the start. */
@@ -197,8 +197,10 @@ bool run_close(const char *addr, size_t bytes);
  */
 void run_open(const char *addr, size_t bytes);
 
-/* Make mapped pages, of chunks that are not closed, resident for good, as far as they are
- * writable open for stores. 0, or a negative error, by which a page cannot be had. */
+/*
+ * Make mapped pages, of chunks that are not closed, resident for good, and open for stores as far
+ * as they are writable. 0, or a negative error: a page cannot be had.
+ */
 int run_pin(char *addr, size_t bytes);
 
 /*

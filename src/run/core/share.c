@@ -76,23 +76,29 @@ static int none_left(int64_t least, struct soda_why *why)
 	return -ENOMEM;
 }
 
+static int64_t take_either(int64_t first, int64_t least)
+{
+	if (soda_tree_take(tree, slot, first))
+		return first;
+	return soda_tree_take(tree, slot, least) ? least : 0;
+}
+
 /* Take as much as it may begin with, or at least what it needs, which others may have to give. */
 static int64_t take_first(int64_t first, int64_t least)
 {
 	const struct timespec pause = { 0, SODA_RUN_SHARE_LOOK_MS * 1000000 };
 	uint64_t deadline = soda_now_ns() + SODA_RUN_SHARE_MS * SODA_MS_NS;
+	int64_t got;
 
-	while (!soda_tree_take(tree, slot, first)) {
-		if (soda_tree_take(tree, slot, least))
-			return least;
-		if (soda_now_ns() >= deadline)
-			return 0;
+	while (!(got = take_either(first, least)) && soda_now_ns() < deadline) {
 		atomic_store(&slot->starting, 1);
 		soda_tree_ask(tree, slot, least);
 		soda_tree_reap(tree);
 		nanosleep(&pause, NULL);
 	}
-	return first;
+	atomic_store(&slot->starting, 0);
+	atomic_store(&slot->wanted, 0);
+	return got;
 }
 
 static int lend_first(int64_t least, int64_t most, int64_t *limit_p, struct soda_why *why)
@@ -113,16 +119,14 @@ static int lend_first(int64_t least, int64_t most, int64_t *limit_p, struct soda
 	step = step < CHUNKS_MIN * chunk ? CHUNKS_MIN * chunk : step;
 	first = whole_chunks(cap / FIRST);
 	first = take_first(first < least * chunk ? least * chunk : first, least * chunk);
-	atomic_store(&slot->starting, 0);
-	atomic_store(&slot->wanted, 0);
 	atomic_store(&refused_when, ~atomic_load(&tree->given)); /* nothing was refused yet */
 	*limit_p = first / chunk;
 	return first ? 0 : none_left(least * chunk, why);
 }
 
 /*
- * What this process has begun with is too little.  It waits without, as it has waited before: of
- * those that start at once, some must get all that they need.
+ * The part that this process has begun with is too little.  It waits without, as it has waited
+ * before: some of those that start at once must get all that they need.
  */
 static int lend_least(int64_t least, struct soda_why *why)
 {
@@ -131,11 +135,8 @@ static int lend_least(int64_t least, struct soda_why *why)
 	if (bytes > cap)
 		return -EINVAL;
 	soda_tree_give(tree, slot, held);
-	bytes = take_first(bytes, bytes);
-	atomic_store(&slot->starting, 0);
-	atomic_store(&slot->wanted, 0);
-	if (!bytes)
-		return none_left(least * (int64_t)soda_chunk_bytes(), why);
+	if (!take_first(bytes, bytes))
+		return none_left(bytes, why);
 	soda_buffer_widen(&soda_agent.buffer, (bytes - held) >> soda_agent.chunk_shift);
 	return 0;
 }
@@ -377,10 +378,10 @@ bool run_share_note(const char *told)
 	row->ahead = soda_threads_sum(SODA_CNT_PREFETCHED);
 	row->useless = soda_threads_sum(SODA_CNT_PREFETCH_USELESS);
 	row->fetch_p50_ns = soda_threads_percentile_ns(50);
-	if (told)
+	if (told) {
 		note_local();
-	if (told)
 		snprintf(row->told, sizeof(row->told), "%s", told);
+	}
 	if (atomic_load(&row->written) < 2)
 		atomic_store(&row->written, told ? 2 : 1);
 	return true;

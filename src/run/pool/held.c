@@ -192,7 +192,7 @@ bool run_rings_begin(void)
 
 void run_rings_keep(void *addr, size_t bytes)
 {
-	int saved = errno, err = 0;
+	int saved = errno, err;
 
 	if (!run_rings_held() || atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING)
 		return;

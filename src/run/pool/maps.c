@@ -251,12 +251,11 @@ void run_zeros(char *addr, size_t bytes)
 
 /*
  * Whether mlock() has locked a chunk that lies wholly in the range.  Where all chunks are pinned
- * for io_uring nobody knows which it has locked, too.
+ * for io_uring nobody knows which of them it has locked.
  */
 static bool locked(const char *addr, size_t bytes)
 {
 	uint64_t chunk = soda_chunk_bytes();
-
 	uint32_t id = soda_chunk_of(addr + chunk - 1), end = soda_chunk_of(addr + bytes);
 
 	if (run_rings_held())

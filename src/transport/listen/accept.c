@@ -64,8 +64,8 @@ void soda_refuse(struct soda_byte_stream s, int err, const char *reason)
 	soda_wire_put_frame(head, &frame);
 	soda_stream_send_once(s, iov, 2, -1);
 	/*
-	 * Closing with unread bytes resets the connection, and the reason is lost; but whoever
-	 * sends as fast as we read may not keep us.
+	 * Closing with unread bytes resets the connection, and the reason is lost; but a peer
+	 * that sends as fast as we read may not keep us.
 	 */
 	for (int i = 0; i < REFUSED_READS; i++)
 		if (recv(s.fd, rest, sizeof(rest), MSG_DONTWAIT) != sizeof(rest))

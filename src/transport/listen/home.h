@@ -3,11 +3,11 @@
  * The processor on which a data worker runs.
  *
  * A request and its answer are two hand-offs, client to worker and back, and each is cheap where
- * both run on one processor: whoever is woken there follows whoever goes to sleep.  The kernel does
- * not see to that.  It likes to wake a thread on an idle processor, and on a virtual machine waking
- * a processor that has halted costs more than the answer.  As long as there is an idle one that
- * goes on, hand-off after hand-off, and a fault takes twice as long, or more behind an agent, whose
- * hand-offs are four.
+ * both run on one processor: the thread that is woken there follows the one that goes to sleep. The
+ * kernel does not see to that.  It likes to wake a thread on an idle processor, and on a virtual
+ * machine waking a processor that has halted costs more than the answer.  As long as there is an
+ * idle one that goes on, hand-off after hand-off, and a fault takes twice as long, or more behind
+ * an agent, whose hand-offs are four.
  *
  * So while all processors have a client to serve, each worker stays on a processor of its own,
  * if possible that of the client whose requests it takes; where two clients are on one, the one

@@ -105,7 +105,7 @@ static void stream_stop(void *worker)
 	atomic_store(&w->stop, true);
 	wake(w);
 	soda_wait_join(w->thread, "a worker to end");
-	/* whoever answered last may be about to leave the lock */
+	/* the thread that answered last may be about to leave the lock */
 	pthread_mutex_lock(&w->lock);
 	pthread_mutex_unlock(&w->lock);
 	close_fds(w);

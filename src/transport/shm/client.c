@@ -413,7 +413,8 @@ static int client_poll(struct soda_conn *conn, struct soda_done *done, int max, 
 		soda_queue_awake(&c->q.head->client_waits);
 	else if (n < max && !soda_queue_may_sleep(&c->q.head->client_waits, &c->q.head->events_tail,
 						  c->events_head)) {
-		/* whoever waits on the descriptor now is told of what comes, not of what is here */
+		/* a waiter on the descriptor is told of new completions, not of those that are here
+		 */
 		int more = turn(c, done + n, max - n);
 
 		n = more > 0 ? n + more : n;

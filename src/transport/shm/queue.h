@@ -167,7 +167,7 @@ void soda_queue_unmap(struct soda_queue *q);
  */
 void soda_queue_publish(_Atomic uint32_t *tail, uint32_t to, _Atomic uint32_t *waits, int fd);
 /*
- * About to sleep: true if the tail is still `seen`, and whoever moves it will send a
+ * About to sleep: true if the tail is still `seen`, and the side that moves it will send a
  * byte. AS.
  */
 static inline bool soda_queue_may_sleep(_Atomic uint32_t *waits, _Atomic uint32_t *tail,

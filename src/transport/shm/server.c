@@ -45,8 +45,8 @@ struct soda_queue_worker {
 
 /*
  * Pages put into a client's address space through the userfaultfd that it handed over.  What a
- * client hands over can harm nobody but itself: the ioctls act on the memory of whoever made the
- * descriptor.
+ * client hands over can harm nobody but itself: the ioctls act on the memory of the process that
+ * made the descriptor.
  */
 
 /* A client whose memory map changes all the time is not waited for. */

@@ -35,7 +35,7 @@ int soda_shm_client_create(int fd, int queue_fd, const char *rest,
  *
  * A worker has many connections.  Those with requests lately are `active`: it looks at their rings.
  * When nothing comes it tells the clients so (daemon_waits), and sleeps on the sockets: idle
- * clients cost nothing.  Answers are published by whoever has them, in any thread; the worker has
+ * clients cost nothing.  Answers are published by the thread that has them; the worker has
  * no part in it.
  */
 

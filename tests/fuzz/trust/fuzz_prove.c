@@ -33,7 +33,7 @@ struct stranger {
 static int find(void *arg, const char *tenant, const uint8_t *id, uint8_t *key, void **tenant_p,
 		char *why)
 {
-	FUZZ_MUST(soda_wire_tenant_ok(tenant));
+	MUST(soda_wire_tenant_ok(tenant));
 	*tenant_p = &the_tenant;
 	if (strcmp(tenant, "a") || memcmp(id, the_key, SODA_WIRE_KEY_ID_BYTES)) {
 		snprintf(why, 128, "nobody");
@@ -94,9 +94,9 @@ static void say_proof(struct stranger *s, int bit)
 	if (n == sizeof(heard) && heard[0] == SODA_MSG_CHALLENGE && s->asked) {
 		soda_wire_get_challenge(heard + FRAME, SODA_WIRE_CHALLENGE_BYTES, &c);
 		memcpy(s->t.nonce, c.nonce, sizeof(s->t.nonce));
-		FUZZ_MUST(soda_proof_check(&s->t, SODA_PROOF_SERVER, the_key, c.mac,
-					   SODA_WIRE_MAC_BYTES) == 0);
-		FUZZ_MUST(soda_proof_mac(&s->t, SODA_PROOF_CLIENT, the_key, proof.mac) == 0);
+		MUST(soda_proof_check(&s->t, SODA_PROOF_SERVER, the_key, c.mac,
+				      SODA_WIRE_MAC_BYTES) == 0);
+		MUST(soda_proof_mac(&s->t, SODA_PROOF_CLIENT, the_key, proof.mac) == 0);
 		s->right = !s->odd && bit < 0;
 	}
 	if (bit >= 0)
@@ -149,19 +149,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	fuzz_quiet();
 	if (soda_crypto_ready(&err))
 		return 0;
-	FUZZ_MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+	MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
 	s.ours = fds[0];
 	s.theirs = fds[1];
 	s.prover = soda_prover_begin(&guard, hello);
-	FUZZ_MUST(s.prover);
+	MUST(s.prover);
 	while (in.left && !s.result)
 		step(&s, &in);
-	FUZZ_MUST(s.result <= 0 || s.right);
-	FUZZ_MUST(!s.right || s.result == 1);
+	MUST(s.result <= 0 || s.right);
+	MUST(!s.right || s.result == 1);
 	if (s.result > 0)
-		FUZZ_MUST(soda_prover_proved(s.prover)->tenant == &the_tenant);
+		MUST(soda_prover_proved(s.prover)->tenant == &the_tenant);
 	if (s.result < 0)
-		FUZZ_MUST(s.result == -EPROTO || s.result == -EACCES || s.result == -ECONNRESET);
+		MUST(s.result == -EPROTO || s.result == -EACCES || s.result == -ECONNRESET);
 	soda_prover_end(s.prover);
 	close(fds[0]);
 	close(fds[1]);

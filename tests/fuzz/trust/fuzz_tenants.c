@@ -12,16 +12,16 @@ static char path[256];
 
 static void check_same(const struct soda_tenants_file *a, const struct soda_tenants_file *b)
 {
-	FUZZ_MUST(a->n == b->n && !strcmp(a->server, b->server));
+	MUST(a->n == b->n && !strcmp(a->server, b->server));
 	for (unsigned i = 0; i < a->n; i++) {
 		const struct soda_tenant_entry *x = &a->tenants[i], *y = &b->tenants[i];
 
-		FUZZ_MUST(soda_wire_tenant_ok(x->name) && !strcmp(x->name, y->name));
-		FUZZ_MUST(!memcmp(x->key, y->key, sizeof(x->key)));
-		FUZZ_MUST(x->quota == y->quota && x->role == y->role);
-		FUZZ_MUST(x->exports_n == y->exports_n && x->has_previous == y->has_previous);
+		MUST(soda_wire_tenant_ok(x->name) && !strcmp(x->name, y->name));
+		MUST(!memcmp(x->key, y->key, sizeof(x->key)));
+		MUST(x->quota == y->quota && x->role == y->role);
+		MUST(x->exports_n == y->exports_n && x->has_previous == y->has_previous);
 		for (unsigned j = 0; j < x->exports_n; j++)
-			FUZZ_MUST(!strcmp(x->exports[j].path, y->exports[j].path));
+			MUST(!strcmp(x->exports[j].path, y->exports[j].path));
 	}
 }
 
@@ -31,11 +31,11 @@ static void try_file(const char *text, size_t bytes)
 	struct soda_tenants_file file, again;
 
 	if (soda_tenants_file_parse(text, bytes, "tenants", &file, &err)) {
-		FUZZ_MUST(*err.text);
+		MUST(*err.text);
 		return;
 	}
-	FUZZ_MUST(soda_tenants_file_write(path, &file, &err) == 0);
-	FUZZ_MUST(soda_tenants_file_read(path, &again, &err) == 0);
+	MUST(soda_tenants_file_write(path, &file, &err) == 0);
+	MUST(soda_tenants_file_read(path, &again, &err) == 0);
 	check_same(&file, &again);
 	soda_tenants_file_free(&file);
 	soda_tenants_file_free(&again);
@@ -48,9 +48,9 @@ static void try_ask(const uint8_t *data, size_t bytes)
 
 	if (soda_wire_get_ask(data, bytes, &ask))
 		return;
-	FUZZ_MUST(soda_wire_tenant_ok(ask.tenant));
+	MUST(soda_wire_tenant_ok(ask.tenant));
 	soda_wire_put_ask(out, &ask);
-	FUZZ_MUST(!memcmp(out, data, sizeof(out)));
+	MUST(!memcmp(out, data, sizeof(out)));
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

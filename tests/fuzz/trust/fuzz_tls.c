@@ -19,7 +19,7 @@ static const uint8_t the_key[SODA_KEY_BYTES] = { 42 };
 static int find(void *arg, const char *tenant, const uint8_t *id, uint8_t *key, void **tenant_p,
 		char *why)
 {
-	FUZZ_MUST(!tenant);
+	MUST(!tenant);
 	*tenant_p = NULL;
 	if (memcmp(id, the_key, SODA_WIRE_KEY_ID_BYTES)) {
 		snprintf(why, 128, "nobody");
@@ -57,10 +57,10 @@ static void open_side(struct side *s, bool server)
 {
 	int fds[2];
 
-	FUZZ_MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+	MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
 	*s = (struct side){ .ours = fds[0], .theirs = fds[1], .result = -EAGAIN };
-	FUZZ_MUST(!(server ? soda_tls_accept(serves, s->ours, &s->tls)
-			   : soda_tls_connect(&identity, s->ours, false, &s->tls)));
+	MUST(!(server ? soda_tls_accept(serves, s->ours, &s->tls)
+		      : soda_tls_connect(&identity, s->ours, false, &s->tls)));
 }
 
 static void close_side(struct side *s)
@@ -77,9 +77,9 @@ static void step(struct side *s)
 	if (s->result != -EAGAIN)
 		return;
 	s->result = soda_tls_handshake(s->tls, why);
-	FUZZ_MUST(!s->result || s->result == -EAGAIN || s->result == -EACCES ||
-		  s->result == -EPROTO || s->result == -ECONNRESET);
-	FUZZ_MUST((s->result != -EACCES && s->result != -EPROTO) || *why);
+	MUST(!s->result || s->result == -EAGAIN || s->result == -EACCES || s->result == -EPROTO ||
+	     s->result == -ECONNRESET);
+	MUST((s->result != -EACCES && s->result != -EPROTO) || *why);
 }
 
 /* What one side has said comes to the other, with a byte changed. */
@@ -103,12 +103,12 @@ static void talk(struct side *a, struct side *b)
 	struct iovec iov[2] = { { (void *)(uintptr_t) "hel", 3 }, { (void *)(uintptr_t) "lo", 2 } };
 	char heard[8] = "";
 
-	FUZZ_MUST(!soda_tls_channel(a->tls, of_a) && !soda_tls_channel(b->tls, of_b));
-	FUZZ_MUST(!memcmp(of_a, of_b, sizeof(of_a)));
-	FUZZ_MUST(soda_tls_send(a->tls, iov, 2) == 5);
-	FUZZ_MUST(soda_tls_recv(b->tls, heard, sizeof(heard)) == -EAGAIN);
+	MUST(!soda_tls_channel(a->tls, of_a) && !soda_tls_channel(b->tls, of_b));
+	MUST(!memcmp(of_a, of_b, sizeof(of_a)));
+	MUST(soda_tls_send(a->tls, iov, 2) == 5);
+	MUST(soda_tls_recv(b->tls, heard, sizeof(heard)) == -EAGAIN);
 	carry(a, b, SIZE_MAX, 0);
-	FUZZ_MUST(soda_tls_recv(b->tls, heard, sizeof(heard)) == 5 && !strcmp(heard, "hello"));
+	MUST(soda_tls_recv(b->tls, heard, sizeof(heard)) == 5 && !strcmp(heard, "hello"));
 }
 
 static void between(struct fuzz_input *in)
@@ -125,7 +125,7 @@ static void between(struct fuzz_input *in)
 		step(&server);
 	} while (carry(&client, &server, of_client ? at : SIZE_MAX, how) +
 		 carry(&server, &client, of_client ? SIZE_MAX : at, how));
-	FUZZ_MUST(how || (!client.result && !server.result));
+	MUST(how || (!client.result && !server.result));
 	if (!client.result && !server.result && !how)
 		talk(&client, &server);
 	close_side(&client);
@@ -144,7 +144,7 @@ static void stranger(bool server, struct fuzz_input *in)
 		(void)!send(s.theirs, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 		step(&s);
 	} while (in->left && s.result == -EAGAIN);
-	FUZZ_MUST(s.result);
+	MUST(s.result);
 	close_side(&s);
 }
 

@@ -34,7 +34,7 @@ static int check(struct model *m, const uint8_t token[SODA_WIRE_TOKEN_BYTES])
 	const char *sentence = NULL;
 	int r = soda_tokens_check(&m->tokens, token, m->now_ms, &sentence);
 
-	FUZZ_MUST(r == 0 || (r == -ESTALE && sentence));
+	MUST(r == 0 || (r == -ESTALE && sentence));
 	return r;
 }
 
@@ -45,18 +45,18 @@ static void ask(struct model *m, uint32_t held)
 	uint32_t left_ms;
 
 	m->said = held;
-	FUZZ_MUST(soda_tokens_renew(&m->tokens, held, m->now_ms, LIFE_MS, &g.number, &left_ms,
-				    g.token) == 0);
-	FUZZ_MUST(g.number && left_ms && left_ms <= LIFE_MS);
+	MUST(soda_tokens_renew(&m->tokens, held, m->now_ms, LIFE_MS, &g.number, &left_ms,
+			       g.token) == 0);
+	MUST(g.number && left_ms && left_ms <= LIFE_MS);
 	g.until_ms = m->now_ms + left_ms;
 	if (m->n && m->given[m->n - 1].number == g.number) {
-		FUZZ_MUST(!memcmp(&m->given[m->n - 1].token, g.token, sizeof(g.token)));
-		FUZZ_MUST(m->given[m->n - 1].until_ms == g.until_ms);
+		MUST(!memcmp(&m->given[m->n - 1].token, g.token, sizeof(g.token)));
+		MUST(m->given[m->n - 1].until_ms == g.until_ms);
 		return;
 	}
 	for (unsigned i = 0; i < m->n; i++)
-		FUZZ_MUST(m->given[i].number != g.number &&
-			  memcmp(m->given[i].token, g.token, sizeof(g.token)));
+		MUST(m->given[i].number != g.number &&
+		     memcmp(m->given[i].token, g.token, sizeof(g.token)));
 	m->given[m->n++] = g;
 }
 
@@ -73,9 +73,9 @@ static void show(struct model *m, int which)
 	int r = check(m, g->token);
 
 	if (which == m->held)
-		FUZZ_MUST(r == (m->now_ms < g->until_ms ? 0 : -ESTALE));
+		MUST(r == (m->now_ms < g->until_ms ? 0 : -ESTALE));
 	else if (!alive || m->now_ms >= g->until_ms)
-		FUZZ_MUST(r == -ESTALE);
+		MUST(r == -ESTALE);
 }
 
 static void show_bytes(struct model *m, struct fuzz_input *in)
@@ -86,7 +86,7 @@ static void show_bytes(struct model *m, struct fuzz_input *in)
 	fuzz_take(in, token, sizeof(token));
 	for (unsigned i = 0; i < m->n; i++)
 		known = known || !memcmp(m->given[i].token, token, sizeof(token));
-	FUZZ_MUST(known || check(m, token) == -ESTALE);
+	MUST(known || check(m, token) == -ESTALE);
 }
 
 static void decode(struct fuzz_input *in)
@@ -96,11 +96,11 @@ static void decode(struct fuzz_input *in)
 	struct soda_wire_token t;
 	int r = soda_wire_get_token(said, n, &t);
 
-	FUZZ_MUST(r == 0 || r == -EPROTO);
+	MUST(r == 0 || r == -EPROTO);
 	if (r)
 		return;
 	soda_wire_put_token(again, &t);
-	FUZZ_MUST(!memcmp(said, again, sizeof(said)));
+	MUST(!memcmp(said, again, sizeof(said)));
 }
 
 static void step(struct model *m, struct fuzz_input *in, uint8_t op)

@@ -37,13 +37,13 @@ static void up(const char *listen)
 	const char *args[] = { "--listen",	listen, "--server",	 "tcp://127.0.0.1:1",
 			       "--move-memory", "256M", "--allow-other", NULL };
 
-	ARROW_MUST(agent_start(&agent, args) == 0);
+	MUST(agent_start(&agent, args) == 0);
 }
 
 static void down(void)
 {
-	ARROW_MUST(server_stop(&agent) == 0);
-	ARROW_MUST(server_complaints(&agent) == 0);
+	MUST(server_stop(&agent) == 0);
+	MUST(server_complaints(&agent) == 0);
 	server_forget(&agent);
 }
 
@@ -86,14 +86,14 @@ static void produce(void)
 
 		arrow_make(&t, i);
 		OK(soda_move_arrow_bytes(t.schema, t.batches, t.batches_n, &as, &bytes));
-		ARROW_MUST(bytes <= STEP && bytes % 8 == 0);
+		MUST(bytes <= STEP && bytes % 8 == 0);
 		OK(soda_move_arrow(b, t.schema, t.batches, t.batches_n, &as, &ticket));
 		t.schema->release(t.schema);
 		for (size_t k = 0; k < t.batches_n; k++)
 			memset((void *)(uintptr_t)t.batches[k], 0xee, sizeof(*t.batches[k]));
 		ret = soda_move_wait(ticket, WAIT_MS, &step);
 		arrow_table_free(&t);
-		ARROW_MUST(ret == -ENOSPC || (ret == 0 && step == i));
+		MUST(ret == -ENOSPC || (ret == 0 && step == i));
 		if (ret)
 			usleep(200); /* until the consumer has passed a step */
 		i += !ret;
@@ -106,7 +106,7 @@ static pid_t run(void (*child)(void))
 {
 	pid_t pid = fork();
 
-	ARROW_MUST(pid >= 0);
+	MUST(pid >= 0);
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -119,8 +119,8 @@ static void expect_exit(pid_t pid)
 {
 	int status;
 
-	ARROW_MUST(waitpid(pid, &status, 0) == pid);
-	ARROW_MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	MUST(waitpid(pid, &status, 0) == pid);
+	MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* What a step has is what its seed makes. Returns how long the stream is, and what it says. */
@@ -143,7 +143,7 @@ static size_t check_step(const struct soda_move_step *step, uint64_t seed, char 
 		abort();
 	}
 	for (size_t i = end; i < step->bytes; i++)
-		ARROW_MUST(!((const char *)step->data)[i]);
+		MUST(!((const char *)step->data)[i]);
 	free(said);
 	*said_p = want;
 	return end;
@@ -161,17 +161,17 @@ static void consume(FILE *streams, FILE *tables)
 		char *said;
 
 		OK(soda_move_next(r, i - 1, WAIT_MS, &step));
-		ARROW_MUST(step.number == i && step.bytes == STEP);
+		MUST(step.number == i && step.bytes == STEP);
 		bytes = check_step(&step, i, &said);
 		if (streams) {
-			ARROW_MUST(fwrite(&bytes, sizeof(bytes), 1, streams) == 1);
-			ARROW_MUST(fwrite(step.data, bytes, 1, streams) == 1);
-			ARROW_MUST(fprintf(tables, "%s\n", said) > 0);
+			MUST(fwrite(&bytes, sizeof(bytes), 1, streams) == 1);
+			MUST(fwrite(step.data, bytes, 1, streams) == 1);
+			MUST(fprintf(tables, "%s\n", said) > 0);
 		}
 		free(said);
 		OK(soda_move_release(r, &step));
 	}
-	ARROW_MUST(soda_move_next(r, tables_n, WAIT_MS, &step) == -EPIPE);
+	MUST(soda_move_next(r, tables_n, WAIT_MS, &step) == -EPIPE);
 	soda_move_close(r);
 }
 
@@ -262,7 +262,7 @@ static void check_form(const struct soda_move_step *step, uint64_t seed, unsigne
 	arrow_make(&made, seed);
 	want = arrow_print(&made);
 	arrow_table_free(&made);
-	ARROW_MUST(strcmp(said, want) == 0);
+	MUST(strcmp(said, want) == 0);
 	free(said);
 	free(want);
 }
@@ -284,8 +284,8 @@ static void in_form(const char *listen, unsigned form, FILE *files)
 		OK(soda_move_next(r, 0, WAIT_MS, &step));
 		check_form(&step, i, form);
 		if (files) {
-			ARROW_MUST(fwrite(&step.bytes, sizeof(step.bytes), 1, files) == 1);
-			ARROW_MUST(fwrite(step.data, step.bytes, 1, files) == 1);
+			MUST(fwrite(&step.bytes, sizeof(step.bytes), 1, files) == 1);
+			MUST(fwrite(step.data, step.bytes, 1, files) == 1);
 		}
 		soda_move_close(r);
 		OK(soda_move_end(b));
@@ -443,7 +443,7 @@ static FILE *open_in(const char *dir, const char *name)
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	file = fopen(path, "w");
-	ARROW_MUST(file);
+	MUST(file);
 	return file;
 }
 

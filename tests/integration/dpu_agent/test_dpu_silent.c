@@ -81,8 +81,8 @@ static void read_without_answer(int i)
 }
 
 /*
- * What is fetched ahead at the nine never ends, and each has as many fetches under way as it may:
- * the program at the tenth gets all of its data, and more are fetched ahead there.
+ * Fetches ahead at the nine never end, and each server has as many under way as it may: the program
+ * at the tenth gets all of its data, and more are fetched ahead there.
  * Promise R7.
  */
 static void test_nine_of_ten(void **state)

@@ -253,6 +253,11 @@ static void test_rings_held(void **state)
 			if (p.status)
 				fail_msg("%s, %d, %d: status %d: %s", cases[i % 2], mode, i,
 					 p.status, p.err);
+			if (strstr(p.out, "no rings here")) {
+				unsetenv("SODA_MODE");
+				print_message("SKIP: no io_uring here\n");
+				skip();
+			}
 		}
 	unsetenv("SODA_MODE");
 }
@@ -663,6 +668,10 @@ static void expect_summary(double data_mib)
 /* --json: the same in one line, which comes last and alone. */
 static void test_stats_json(void **state)
 {
+	static const char *const keys[] = {
+		"\"status\":0,", "\"took_ns\":",    "\"waited_ns\":", "\"data_bytes\":4",
+		"\"rule\":",	 "\"ended\":true,", "\"brk\"]",
+	};
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s", build_path(victim));
@@ -671,15 +680,9 @@ static void test_stats_json(void **state)
 	assert_int_equal(p.status, 0);
 	assert_int_equal(strncmp(p.err, "{\"format\":\"soda-run-stats\",", 27), 0);
 	assert_ptr_equal(strchr(p.err, '\n'), p.err + strlen(p.err) - 1);
-	for (size_t i = 0; i < 7; i++) {
-		static const char *const keys[] = {
-			"\"status\":0,", "\"took_ns\":",    "\"waited_ns\":", "\"data_bytes\":4",
-			"\"rule\":",	 "\"ended\":true,", "\"brk\"]",
-		};
-
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
 		if (!strstr(p.err, keys[i]))
 			fail_msg("%s is not in: %s", keys[i], p.err);
-	}
 	RUN("--json", "--", "sh", "-c", "exit 7");
 	assert_int_equal(p.status, 7);
 	assert_non_null(strstr(p.err, "\"status\":7,"));

@@ -3,6 +3,7 @@
  * Programs that keep data, under `soda run`: snapshots that the child of a fork writes while its
  * parent goes on storing, and transfers past the page cache, many at once.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -118,9 +120,14 @@ static void test_fio(void **state)
 	setenv("E", "libaio", 1);
 	run_script(verify);
 	setenv("E", "io_uring", 1);
-	setenv("RINGS", "--io-uring=hold", 1);
-	run_script(verify);
-	setenv("RINGS", "", 1);
+	/* EFAULT where there are rings */
+	if (syscall(SYS_io_uring_setup, 1, NULL) && (errno == ENOSYS || errno == EPERM)) {
+		print_message("SKIP: no io_uring here\n");
+	} else {
+		setenv("RINGS", "--io-uring=hold", 1);
+		run_script(verify);
+		setenv("RINGS", "", 1);
+	}
 	if (!strstr(script(verify, &status), "Function not implemented") || !status)
 		fail_msg("io_uring is not refused: status %d", status);
 	unlink(file);

@@ -27,6 +27,8 @@ enum {
 	TOTAL = DATA_AT + ROUND,
 };
 
+#define GRACE "200ms" /* of the server for programs that end without closing their files */
+
 static struct world world;
 static size_t chunk = CHUNK;
 static const char mark[16] = "fifteen letters";
@@ -39,8 +41,6 @@ static void write_key(unsigned which)
 }
 
 /* A program as the case wants it. */
-#define GRACE "200ms" /* of the server for programs that end without closing their files */
-
 static void begin_at(const char *address, bool all, const char *key)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
@@ -165,6 +165,7 @@ static void child_garbled(const void *arg)
 		CHECK(!ret, "round %u: %s", round, soda_last_error());
 	}
 	check_filled(data, 39);
+	CHECK(stats_now().reconnects, "no answer was garbled");
 	soda_free(data);
 }
 

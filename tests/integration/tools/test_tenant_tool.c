@@ -51,7 +51,7 @@ static void has(const char *key_name, const char *value)
 		fail_msg("'%s' is not in: %s", text, p.out);
 }
 
-/* What the last command, with --json, has done to tenant ops; a new key, or none. */
+/* The last command, with --json, tells its change of tenant ops; a new key, or none. */
 static void has_changed(bool new_key)
 {
 	char path[128];

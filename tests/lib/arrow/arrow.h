@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tables of the Arrow C data interface, for tests: made by seed, read out of an IPC stream,
- * printed. None of it uses libsoda-move. What goes wrong ends the program (abort), with a sentence.
+ * printed. None of it uses libsoda-move. An error ends the program (abort), with a sentence.
  */
 #ifndef SODA_TESTS_LIB_ARROW_H
 #define SODA_TESTS_LIB_ARROW_H
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "lib/must.h"
 #include "soda_move.h"
-
-#define ARROW_MUST(condition)                                                                      \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: must hold: %s\n", __FILE__, __LINE__, #condition); \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
 
 enum { ARROW_BATCHES_MAX = 64 };
 
@@ -44,11 +35,11 @@ struct ArrowSchema *arrow_schema(struct arrow_table *table, const char *format, 
 struct ArrowArray *arrow_array(struct arrow_table *table, int64_t length, int64_t buffers,
 			       int64_t children);
 
-/* arrow_make.c: a table of any types and sizes, with slices, nulls and empty columns. */
+/* make.c: a table of any types and sizes, with slices, nulls and empty columns. */
 void arrow_make(struct arrow_table *table_p, uint64_t seed);
 
 /*
- * arrow_read.c: a stream's table, whose columns are the stream's memory.  Every size, reference and
+ * read.c: a stream's table, whose columns are the stream's memory.  Every size, reference and
  * alignment in it is checked; buffers lie at multiples of `align`.  *end_p: how long the stream is.
  */
 void arrow_read(struct arrow_table *table_p, const void *stream, size_t bytes, size_t align,
@@ -57,8 +48,8 @@ void arrow_read(struct arrow_table *table_p, const void *stream, size_t bytes, s
 /* The same of a file, which ends with its last byte: by its footer. */
 void arrow_read_file(struct arrow_table *table_p, const void *file, size_t bytes, size_t align);
 
-/* arrow_print.c: schema and values, each on one line of JSON, which says nothing of how the table
- * lies in memory. What is returned is the caller's. */
+/* print.c: schema and values, each on one line of JSON, which says nothing of how the table
+ * lies in memory. The text is the caller's. */
 char *arrow_print(const struct arrow_table *table);
 
 #endif

@@ -19,7 +19,7 @@ void *arrow_alloc(struct arrow_table *table, size_t bytes)
 	struct arrow_memory *m = malloc(sizeof(*m) + sizeof(void *));
 	void *memory = calloc(1, bytes ? bytes : 1);
 
-	ARROW_MUST(m && memory);
+	MUST(m && memory);
 	memcpy(m + 1, &memory, sizeof(memory));
 	m->next = table->memory;
 	table->memory = m;

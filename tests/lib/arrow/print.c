@@ -158,7 +158,7 @@ static void print_value(FILE *out, const struct ArrowSchema *s, const struct Arr
 	const unsigned char *valid = a->n_buffers ? a->buffers[0] : NULL;
 	const char *format = s->format;
 
-	ARROW_MUST(i >= 0 && i < a->length);
+	MUST(i >= 0 && i < a->length);
 	if (!strcmp(format, "n") || (valid && !(valid[at / 8] >> at % 8 & 1)))
 		fputs("null", out);
 	else if (!strcmp(format, "b"))
@@ -235,7 +235,7 @@ char *arrow_print(const struct arrow_table *table)
 	char *text;
 	FILE *out = open_memstream(&text, &bytes);
 
-	ARROW_MUST(out);
+	MUST(out);
 	fputs("{\"fields\":", out);
 	print_fields(out, table->schema);
 	fputs(",\"metadata\":", out);
@@ -254,6 +254,6 @@ char *arrow_print(const struct arrow_table *table)
 		fputs("]}", out);
 	}
 	fputs("]}", out);
-	ARROW_MUST(fclose(out) == 0);
+	MUST(fclose(out) == 0);
 	return text;
 }

@@ -20,7 +20,7 @@ static uint64_t get(const struct flat *f, uint32_t at, uint32_t size)
 {
 	uint64_t value = 0;
 
-	ARROW_MUST(at % size == 0 && at <= f->bytes && size <= f->bytes - at);
+	MUST(at % size == 0 && at <= f->bytes && size <= f->bytes - at);
 	for (uint32_t i = 0; i < size; i++)
 		value |= (uint64_t)f->at[at + i] << 8 * i;
 	return value;
@@ -30,7 +30,7 @@ static uint32_t follow(const struct flat *f, uint32_t at)
 {
 	uint32_t by = (uint32_t)get(f, at, 4);
 
-	ARROW_MUST(by && by < f->bytes - at);
+	MUST(by && by < f->bytes - at);
 	return at + by;
 }
 
@@ -40,13 +40,13 @@ static uint32_t field(const struct flat *f, uint32_t table, uint32_t i, uint32_t
 	int64_t list = (int64_t)table - (int32_t)get(f, table, 4);
 	uint32_t by;
 
-	ARROW_MUST(list >= 0 && list < f->bytes);
-	ARROW_MUST(list + get(f, (uint32_t)list, 2) <= f->bytes);
-	ARROW_MUST(table + get(f, (uint32_t)list + 2, 2) <= f->bytes);
+	MUST(list >= 0 && list < f->bytes);
+	MUST(list + get(f, (uint32_t)list, 2) <= f->bytes);
+	MUST(table + get(f, (uint32_t)list + 2, 2) <= f->bytes);
 	if (4 + 2 * i >= get(f, (uint32_t)list, 2))
 		return 0;
 	by = (uint32_t)get(f, (uint32_t)list + 4 + 2 * i, 2);
-	ARROW_MUST(!by || by + size <= get(f, (uint32_t)list + 2, 2));
+	MUST(!by || by + size <= get(f, (uint32_t)list + 2, 2));
 	return by ? table + by : 0;
 }
 
@@ -68,7 +68,7 @@ static uint32_t vector(const struct flat *f, uint32_t table, uint32_t i, uint32_
 		return 0;
 	at = follow(f, at);
 	n = (uint32_t)get(f, at, 4);
-	ARROW_MUST((uint64_t)n * element <= f->bytes - at - 4);
+	MUST((uint64_t)n * element <= f->bytes - at - 4);
 	*first_p = at + 4;
 	return n;
 }
@@ -79,7 +79,7 @@ static char *string(struct arrow_table *t, const struct flat *f, uint32_t table,
 	uint32_t first = 0, n = vector(f, table, i, 1, &first);
 	char *text = arrow_alloc(t, n + 1);
 
-	ARROW_MUST(!first || !get(f, first + n, 1));
+	MUST(!first || !get(f, first + n, 1));
 	if (n)
 		memcpy(text, f->at + first, n);
 	*bytes_p = n;
@@ -100,13 +100,13 @@ static const char *format_of(struct arrow_table *t, const struct flat *f, int ty
 	int unit = timed ? (int)number(f, at, 0, 2, type == 10 ? 0 : 1) & 3 : 0;
 	uint32_t bytes;
 
-	ARROW_MUST(type > 0 && type < 22);
+	MUST(type > 0 && type < 22);
 	switch (type) {
 	case 2: {
 		int bits = (int)number(f, at, 0, 4, 0);
 		char c = bits == 8 ? 'c' : bits == 16 ? 's' : bits == 32 ? 'i' : 'l';
 
-		ARROW_MUST(bits == 8 || bits == 16 || bits == 32 || bits == 64);
+		MUST(bits == 8 || bits == 16 || bits == 32 || bits == 64);
 		snprintf(format, 128, "%c", number(f, at, 1, 1, 0) ? c : c - 'a' + 'A');
 		break;
 	}
@@ -121,7 +121,7 @@ static const char *format_of(struct arrow_table *t, const struct flat *f, int ty
 		snprintf(format, 128, "td%c", "Dm"[number(f, at, 0, 2, 1)]);
 		break;
 	case 9:
-		ARROW_MUST(number(f, at, 1, 4, 32) == (unit < 2 ? 32 : 64));
+		MUST(number(f, at, 1, 4, 32) == (unit < 2 ? 32 : 64));
 		snprintf(format, 128, "tt%c", units[unit]);
 		break;
 	case 10:
@@ -138,7 +138,7 @@ static const char *format_of(struct arrow_table *t, const struct flat *f, int ty
 		snprintf(format, 128, "tD%c", units[unit]);
 		break;
 	default:
-		ARROW_MUST(plain[type]);
+		MUST(plain[type]);
 		return plain[type];
 	}
 	return format;
@@ -178,8 +178,8 @@ static struct ArrowSchema *read_field(struct arrow_table *t, const struct flat *
 	struct ArrowSchema *s =
 		arrow_schema(t, format_of(t, f, type, follow(f, field(f, table, 3, 4))), name, n);
 
-	ARROW_MUST(field(f, table, 5, 4)); /* some readers need it, be it empty */
-	ARROW_MUST(!field(f, table, 4, 4));
+	MUST(field(f, table, 5, 4)); /* some readers need it, be it empty */
+	MUST(!field(f, table, 4, 4));
 	s->flags = number(f, table, 1, 1, 0) ? ARROW_FLAG_NULLABLE : 0;
 	if (!strcmp(s->format, "+m") && number(f, follow(f, field(f, table, 3, 4)), 0, 1, 0))
 		s->flags |= ARROW_FLAG_MAP_KEYS_SORTED;
@@ -199,8 +199,8 @@ static void read_schema(struct arrow_table *t, const struct flat *f, uint32_t ta
 {
 	uint32_t first = 0, n = vector(f, table, 1, 4, &first);
 
-	ARROW_MUST(number(f, table, 0, 2, 0) == 0); /* little-endian */
-	ARROW_MUST(field(f, table, 1, 4));
+	MUST(number(f, table, 0, 2, 0) == 0); /* little-endian */
+	MUST(field(f, table, 1, 4));
 	t->schema = arrow_schema(t, "+s", "", n);
 	t->schema->metadata = read_metadata(t, f, table, 2);
 	read_fields(t, f, t->schema, first);
@@ -221,14 +221,14 @@ static const void *read_buffer(struct batch *b, uint64_t *bytes_p)
 {
 	uint64_t offset, bytes;
 
-	ARROW_MUST(b->buffers_n--);
+	MUST(b->buffers_n--);
 	offset = get(b->f, b->buffers, 8);
 	bytes = *bytes_p = get(b->f, b->buffers + 8, 8);
 	b->buffers += 16;
-	ARROW_MUST(offset % b->align == 0);
-	ARROW_MUST(offset >= b->end && offset <= b->body_bytes && bytes <= b->body_bytes - offset);
+	MUST(offset % b->align == 0);
+	MUST(offset >= b->end && offset <= b->body_bytes && bytes <= b->body_bytes - offset);
 	for (; b->end < offset; b->end++) /* padding */
-		ARROW_MUST(!b->body[b->end]);
+		MUST(!b->body[b->end]);
 	b->end = offset + bytes;
 	return bytes ? b->body + offset : NULL;
 }
@@ -264,7 +264,7 @@ static uint64_t check_offsets(const void *offsets, uint64_t n, bool wide)
 		memcpy(wide ? (void *)&offset : (void *)&narrow,
 		       (const char *)offsets + i * (wide ? 8 : 4), wide ? 8 : 4);
 		offset = wide ? offset : narrow;
-		ARROW_MUST(i ? offset >= last : offset == 0);
+		MUST(i ? offset >= last : offset == 0);
 		last = offset;
 	}
 	return (uint64_t)last;
@@ -281,35 +281,35 @@ static struct ArrowArray *read_array(struct batch *b, const struct ArrowSchema *
 	uint64_t n, nulls, bytes, child;
 	int each = 1;
 
-	ARROW_MUST(b->nodes_n--);
+	MUST(b->nodes_n--);
 	n = child = get(b->f, b->nodes, 8);
 	nulls = get(b->f, b->nodes + 8, 8);
 	b->nodes += 16;
 	a = arrow_array(b->table, (int64_t)n, buffers, s->n_children);
 	a->null_count = (int64_t)nulls;
-	ARROW_MUST(nulls <= n);
+	MUST(nulls <= n);
 	if (buffers) {
 		a->buffers[0] = read_buffer(b, &bytes);
-		ARROW_MUST(bytes == (nulls ? (n + 7) / 8 : 0));
+		MUST(bytes == (nulls ? (n + 7) / 8 : 0));
 	}
 	if (variable || list) {
 		a->buffers[1] = read_buffer(b, &bytes);
-		ARROW_MUST(bytes == (n + 1) * (wide ? 8 : 4));
+		MUST(bytes == (n + 1) * (wide ? 8 : 4));
 		child = check_offsets(a->buffers[1], n, wide);
 	} else if (fixed_list) {
 		sscanf(s->format, "+w:%d", &each);
 		child = n * (uint64_t)each;
 	} else if (buffers == 2) {
 		a->buffers[1] = read_buffer(b, &bytes);
-		ARROW_MUST(bytes == (*s->format == 'b' ? (n + 7) / 8 : n * width_of(s->format)));
+		MUST(bytes == (*s->format == 'b' ? (n + 7) / 8 : n * width_of(s->format)));
 	}
 	if (variable) {
 		a->buffers[2] = read_buffer(b, &bytes);
-		ARROW_MUST(bytes == child);
+		MUST(bytes == child);
 	}
 	for (int64_t i = 0; i < s->n_children; i++) {
 		a->children[i] = read_array(b, s->children[i]);
-		ARROW_MUST((uint64_t)a->children[i]->length == child);
+		MUST((uint64_t)a->children[i]->length == child);
 	}
 	return a;
 }
@@ -323,17 +323,17 @@ static void read_batch(struct arrow_table *t, const struct flat *f, uint32_t tab
 	int64_t rows = number(f, table, 0, 8, 0);
 	struct ArrowArray *a;
 
-	ARROW_MUST(t->schema && t->batches_n < ARROW_BATCHES_MAX);
+	MUST(t->schema && t->batches_n < ARROW_BATCHES_MAX);
 	b.nodes_n = vector(f, table, 1, 16, &b.nodes);
 	b.buffers_n = vector(f, table, 2, 16, &b.buffers);
-	ARROW_MUST(field(f, table, 1, 4) && field(f, table, 2, 4));
-	ARROW_MUST(b.nodes % 8 == 0 && b.buffers % 8 == 0);
+	MUST(field(f, table, 1, 4) && field(f, table, 2, 4));
+	MUST(b.nodes % 8 == 0 && b.buffers % 8 == 0);
 	a = arrow_array(t, rows, 1, t->schema->n_children);
 	for (int64_t i = 0; i < t->schema->n_children; i++) {
 		a->children[i] = read_array(&b, t->schema->children[i]);
-		ARROW_MUST(a->children[i]->length == rows);
+		MUST(a->children[i]->length == rows);
 	}
-	ARROW_MUST(!b.nodes_n && !b.buffers_n);
+	MUST(!b.nodes_n && !b.buffers_n);
 	t->batches[t->batches_n++] = a;
 }
 
@@ -348,31 +348,31 @@ void arrow_read(struct arrow_table *t, const void *stream, size_t bytes, size_t 
 	for (;; at += body) {
 		struct flat f;
 
-		ARROW_MUST(end - at >= 8 && (at - (const uint8_t *)stream) % 8 == 0);
-		ARROW_MUST(!memcmp(at, "\xff\xff\xff\xff", 4));
+		MUST(end - at >= 8 && (at - (const uint8_t *)stream) % 8 == 0);
+		MUST(!memcmp(at, "\xff\xff\xff\xff", 4));
 		f = (struct flat){ at + 4, 4 };
 		size = (uint32_t)get(&f, 0, 4);
 		at += 8;
 		if (!size)
 			break;
-		ARROW_MUST(size % 8 == 0 && size <= (size_t)(end - at));
+		MUST(size % 8 == 0 && size <= (size_t)(end - at));
 		f = (struct flat){ at, size };
 		root = follow(&f, 0);
-		ARROW_MUST(number(&f, root, 0, 2, 0) == 4); /* version 5 of the metadata */
+		MUST(number(&f, root, 0, 2, 0) == 4); /* version 5 of the metadata */
 		body = (uint64_t)number(&f, root, 3, 8, 0);
 		header = follow(&f, field(&f, root, 2, 4));
 		at += size;
-		ARROW_MUST(body <= (uint64_t)(end - at) && body % 8 == 0);
+		MUST(body <= (uint64_t)(end - at) && body % 8 == 0);
 		if (!t->schema) {
-			ARROW_MUST(number(&f, root, 1, 1, 0) == 1 && !body);
+			MUST(number(&f, root, 1, 1, 0) == 1 && !body);
 			read_schema(t, &f, header);
 			continue;
 		}
-		ARROW_MUST(number(&f, root, 1, 1, 0) == 3);
-		ARROW_MUST((size_t)(at - (const uint8_t *)stream) % align == 0);
+		MUST(number(&f, root, 1, 1, 0) == 3);
+		MUST((size_t)(at - (const uint8_t *)stream) % align == 0);
 		read_batch(t, &f, header, at, body, align);
 	}
-	ARROW_MUST(t->schema);
+	MUST(t->schema);
 	*end_p = (size_t)(at - (const uint8_t *)stream);
 }
 
@@ -387,17 +387,16 @@ static void read_place(struct arrow_table *t, const struct flat *footer, uint32_
 	struct flat f;
 	uint32_t root;
 
-	ARROW_MUST(offset % 8 == 0 && metadata % 8 == 0 && metadata > 8);
-	ARROW_MUST(offset <= bytes && metadata <= bytes - offset &&
-		   body <= bytes - offset - metadata);
-	ARROW_MUST(!memcmp(file + offset, "\xff\xff\xff\xff", 4));
+	MUST(offset % 8 == 0 && metadata % 8 == 0 && metadata > 8);
+	MUST(offset <= bytes && metadata <= bytes - offset && body <= bytes - offset - metadata);
+	MUST(!memcmp(file + offset, "\xff\xff\xff\xff", 4));
 	f = (struct flat){ file + offset + 4, 4 };
-	ARROW_MUST(get(&f, 0, 4) == metadata - 8);
+	MUST(get(&f, 0, 4) == metadata - 8);
 	f = (struct flat){ file + offset + 8, (uint32_t)metadata - 8 };
 	root = follow(&f, 0);
-	ARROW_MUST(number(&f, root, 0, 2, 0) == 4 && number(&f, root, 1, 1, 0) == 3);
-	ARROW_MUST((uint64_t)number(&f, root, 3, 8, 0) == body);
-	ARROW_MUST((offset + metadata) % align == 0);
+	MUST(number(&f, root, 0, 2, 0) == 4 && number(&f, root, 1, 1, 0) == 3);
+	MUST((uint64_t)number(&f, root, 3, 8, 0) == body);
+	MUST((offset + metadata) % align == 0);
 	read_batch(t, &f, follow(&f, field(&f, root, 2, 4)), file + offset + metadata, body, align);
 }
 
@@ -409,14 +408,14 @@ void arrow_read_file(struct arrow_table *t, const void *file, size_t bytes, size
 	size_t size;
 
 	memset(t, 0, sizeof(*t));
-	ARROW_MUST(bytes >= 24 && !memcmp(file, "ARROW1\0", 8) && !memcmp(end - 6, "ARROW1", 6));
+	MUST(bytes >= 24 && !memcmp(file, "ARROW1\0", 8) && !memcmp(end - 6, "ARROW1", 6));
 	size = get(&f, 0, 4);
-	ARROW_MUST(size <= bytes - 18 && (bytes - 10 - size) % 8 == 0);
+	MUST(size <= bytes - 18 && (bytes - 10 - size) % 8 == 0);
 	f = (struct flat){ end - 10 - size, (uint32_t)size };
 	root = follow(&f, 0);
-	ARROW_MUST(number(&f, root, 0, 2, 0) == 4);
+	MUST(number(&f, root, 0, 2, 0) == 4);
 	read_schema(t, &f, follow(&f, field(&f, root, 1, 4)));
-	ARROW_MUST(field(&f, root, 2, 4) && !vector(&f, root, 2, 24, &first));
+	MUST(field(&f, root, 2, 4) && !vector(&f, root, 2, 24, &first));
 	n = vector(&f, root, 3, 24, &first);
 	for (uint32_t i = 0; i < n; i++)
 		read_place(t, &f, first + 24 * i, file, bytes - 10 - size, align);

@@ -110,7 +110,7 @@ static void open_published(struct several_object *o)
 	not_opened(o);
 }
 
-/* What the server does not take of a file is given up. */
+/* Changes of a file that the server does not take are given up. */
 static void abandon(struct several_object *o)
 {
 	int ret = soda_advise(o->base, o->pages * 4096ull, SODA_ABANDON);

@@ -329,7 +329,7 @@ static void a_request_passes_a_line(void **state)
 	soda_cache_fill_end(cache, other, 0);
 }
 
-/* Who has a part of it keeps that; nobody finds it any more. */
+/* A request that has a part of it keeps that; nobody finds it any more. */
 static void a_fill_fails_after_a_part(void **state)
 {
 	uint32_t slot = begin(1, 0, ENTRY), n = 0;

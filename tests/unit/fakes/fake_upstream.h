@@ -26,7 +26,7 @@ extern struct fake_upstream {
 	int refuse;		/* error of connecting, 0: none */
 	uint64_t refuse_client; /* of this client only; 0: of all */
 	int refuse_data;	/* error of connecting for data, of the same */
-	unsigned most_clients;	/* of more new ones are refused with -EBUSY; 0: any number */
+	unsigned most_clients;	/* more are refused with -EBUSY; 0: any number */
 	unsigned refusals;	/* so many are left; 0: without end */
 	uint64_t stall;		/* connecting does not end for this client (UINT64_MAX: for all) */
 	uint64_t stall_not;	/* then this one does */

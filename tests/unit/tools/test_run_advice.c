@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `soda run --stats` advises: each rule with numbers where it fires, and where it is silent.
- */
+/* Advice of `soda run --stats`: each rule with numbers where it fires, and where it is silent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
-
-#include <string.h>
 
 #include "soda/run/advice.h"
 
@@ -35,16 +33,20 @@ static const char *of(const char *rule)
 	return NULL;
 }
 
-static void says(const char *rule, const char *part)
+/* With those facts the rule fires, and its sentence has that part. */
+static void says(struct soda_run_facts facts, const char *rule, const char *part)
 {
-	const char *text = of(rule);
+	const char *text;
 
+	advise(facts);
+	text = of(rule);
 	if (!text || !strstr(text, part))
 		fail_msg("rule %s: %s, and not: %s", rule, text ? text : "does not fire", part);
 }
 
-static void silent(const char *rule)
+static void silent(struct soda_run_facts facts, const char *rule)
 {
+	advise(facts);
 	if (of(rule))
 		fail_msg("rule %s says: %s", rule, of(rule));
 }
@@ -72,49 +74,39 @@ static void test_nothing(void **state)
 {
 	struct soda_run_facts f = { .local = 10 * MIB, .threshold = MIB };
 
-	advise(f);
-	says("none", "nothing to change: the program has no large blocks");
+	says(f, "none", "nothing to change: the program has no large blocks");
 	f = usual();
-	advise(f);
+	says(f, "none", "first touches");
 	assert_int_equal(said_n, 1);
-	says("none", "first touches");
 	/* all of them, but that threads hardly wait: a twentieth is little, and more is not */
 	f = usual();
 	f.fetched = 1000 * MIB;
 	f.waited_ns = f.threads_ns / 20;
-	advise(f);
-	says("none", "less than a twentieth");
+	says(f, "none", "less than a twentieth");
 	f.waited_ns++;
-	advise(f);
-	silent("none");
+	silent(f, "none");
 }
 
 static void test_threshold(void **state)
 {
 	struct soda_run_facts f = { .local = 64 * MIB, .threshold = MIB };
 
-	advise(f);
-	says("threshold", "up to 64 MiB in blocks");
-	says("threshold", "--threshold 64K");
+	says(f, "threshold", "up to 64 MiB in blocks");
+	says(f, "threshold", "--threshold 64K");
 	f.local--;
-	advise(f);
-	says("none", "nothing to change");
+	says(f, "none", "nothing to change");
 	f.local = 64 * MIB;
 	f.threshold = 65536;
-	advise(f);
-	silent("threshold");
+	silent(f, "threshold");
 	f.threshold = MIB;
 	f.small_blocks = true;
-	advise(f);
-	silent("threshold");
+	silent(f, "threshold");
 	/* beside large ones, only where there is more in small ones */
 	f = usual();
 	f.local = 101 * MIB;
-	advise(f);
-	says("threshold", "up to 101 MiB");
+	says(f, "threshold", "up to 101 MiB");
 	f.local = 100 * MIB;
-	advise(f);
-	silent("threshold");
+	silent(f, "threshold");
 }
 
 static void test_mode(void **state)
@@ -122,15 +114,12 @@ static void test_mode(void **state)
 	struct soda_run_facts f = usual();
 
 	f.handler = true;
-	advise(f);
-	says("mode", "without SODA_MODE=handler");
+	says(f, "mode", "without SODA_MODE=handler");
 	f.waited_ns = S / 10;
-	advise(f);
-	silent("mode");
+	silent(f, "mode");
 	f.waited_ns = 5 * S;
 	f.handler = false;
-	advise(f);
-	silent("mode");
+	silent(f, "mode");
 }
 
 static void test_buffer(void **state)
@@ -138,27 +127,20 @@ static void test_buffer(void **state)
 	struct soda_run_facts f = usual();
 
 	f.fetched++; /* with what was written, more than a quarter of the data */
-	advise(f);
-	says("buffer", "--mem 60M in place of 30 MiB; with 113M all");
+	says(f, "buffer", "--mem 60M in place of 30 MiB; with 113M all");
 	f.buffer = 60 * MIB; /* twice that is enough */
-	advise(f);
-	says("buffer", "with --mem 113M in place of 60 MiB all");
+	says(f, "buffer", "with --mem 113M in place of 60 MiB all");
 	f.buffer = 99 * MIB;
-	advise(f);
-	says("buffer", "--mem 113M");
+	says(f, "buffer", "--mem 113M");
 	f.buffer = 100 * MIB;
-	advise(f);
-	silent("buffer");
+	silent(f, "buffer");
 	f.buffer = 30 * MIB;
 	f.small_blocks = true;
-	advise(f);
-	says("buffer", "--local and --mem 60M");
+	says(f, "buffer", "--local and --mem 60M");
 	f.fetched--;
-	advise(f);
-	silent("buffer");
+	silent(f, "buffer");
 	f.written++;
-	advise(f);
-	says("buffer", "came back");
+	says(f, "buffer", "came back");
 }
 
 static void test_prefetch(void **state)
@@ -167,19 +149,15 @@ static void test_prefetch(void **state)
 
 	f.ahead = 3000;
 	f.useless = 1001;
-	advise(f);
-	says("prefetch", "1001 of 3000 chunks");
+	says(f, "prefetch", "1001 of 3000 chunks");
 	f.useless = 1000;
-	advise(f);
-	silent("prefetch");
+	silent(f, "prefetch");
 	/* few were fetched ahead: it does not matter */
 	f.demanded = 9000;
 	f.useless = 3000;
-	advise(f);
-	silent("prefetch");
+	silent(f, "prefetch");
 	f.demanded = 8997;
-	advise(f);
-	says("prefetch", "SODA_PREFETCH=off");
+	says(f, "prefetch", "SODA_PREFETCH=off");
 }
 
 static void test_chunk(void **state)
@@ -189,19 +167,15 @@ static void test_chunk(void **state)
 	f.buffer = f.fetched = 100 * MIB;
 	f.ahead = 100;
 	f.demanded = 301;
-	advise(f);
-	says("chunk", "SODA_CHUNK=4K in place of 16 KiB");
+	says(f, "chunk", "SODA_CHUNK=4K in place of 16 KiB");
 	f.demanded = 300;
-	advise(f);
-	silent("chunk");
+	silent(f, "chunk");
 	f.demanded = 301;
 	f.fetched--;
-	advise(f);
-	silent("chunk");
+	silent(f, "chunk");
 	f.fetched++;
 	f.chunk_bytes = 4096;
-	advise(f);
-	silent("chunk");
+	silent(f, "chunk");
 }
 
 static void test_agent(void **state)
@@ -211,15 +185,12 @@ static void test_agent(void **state)
 	f.buffer = f.fetched = 100 * MIB;
 	f.remote = true;
 	f.fetch_p50_ns = 500000;
-	advise(f);
-	says("agent", "took 500 us and more");
+	says(f, "agent", "took 500 us and more");
 	f.fetch_p50_ns--;
-	advise(f);
-	silent("agent");
+	silent(f, "agent");
 	f.fetch_p50_ns++;
 	f.remote = false;
-	advise(f);
-	silent("agent");
+	silent(f, "agent");
 }
 
 /* Two sentences at most, the first ones of the table. */
@@ -246,7 +217,7 @@ static void test_time(void **state)
 	assert_int_equal(soda_run_threads_ns(10 * S, 8 * S, 5 * S, 1000), 13 * S);
 	/* and not less than the program's life */
 	assert_int_equal(soda_run_threads_ns(10 * S, S, S, 1000), 10 * S);
-	/* of a thread that is not known, and of one that waited as the numbers were noted */
+	/* a thread that is not known, and one that waited as the numbers were noted */
 	assert_int_equal(soda_run_threads_ns(10 * S, S, 0, 0), 10 * S);
 	assert_int_equal(soda_run_threads_ns(S, S, 2 * S, 1), 2 * S);
 }

@@ -90,10 +90,6 @@ static int setup(void **state)
 		plain[i] = (uint8_t)(i * 7);
 	assert_int_equal(soda_seal_ready(&name, &err), 0);
 	printf("cipher: %s\n", name);
-	if (cipher && !soda_seal_has(cipher)) {
-		print_message("SKIP: OpenSSL does not have cipher %d\n", cipher);
-		skip();
-	}
 	keys[0].cipher = keys[1].cipher = cipher;
 	return soda_seal_engine_new(&engine);
 }
@@ -216,8 +212,7 @@ static void test_little_stack(void **state)
 	assert_true(used <= STACK_MOST);
 }
 
-/* What is sealed is the cipher of that name, so that other programs, and later versions, open it.
- */
+/* The cipher is the one of that name, so that other programs, and later versions, open blocks. */
 static void test_is_the_standard_one(void **state)
 {
 	static const char *const names[] = { [SODA_SEAL_AES_256_GCM] = "AES-256-GCM",
@@ -305,6 +300,9 @@ int main(void)
 	int failed = 0;
 
 	for (cipher = SODA_SEAL_FASTEST; cipher < SODA_SEAL_CIPHERS; cipher++)
-		failed += cmocka_run_group_tests(tests, setup, teardown);
+		if (cipher == SODA_SEAL_FASTEST || soda_seal_has(cipher))
+			failed += cmocka_run_group_tests(tests, setup, teardown);
+		else /* skip() is not for a group's setup */
+			print_message("SKIP: OpenSSL does not have cipher %d\n", cipher);
 	return failed;
 }

@@ -96,6 +96,24 @@ static void find_line(const char *path, const char *key, char *text, size_t byte
 		fclose(in);
 }
 
+void soda_tool_wrap(FILE *out, const char *text, unsigned indent, unsigned columns)
+{
+	while (columns && strlen(text) > columns - indent) {
+		size_t n = columns - indent;
+
+		while (n && text[n] != ' ')
+			n--;
+		if (!n) /* a word that is longer: at its end */
+			n = strcspn(text, " ");
+		fprintf(out, "%.*s\n", (int)n, text);
+		text += n + (text[n] == ' ');
+		if (!*text)
+			return;
+		fprintf(out, "%*s", (int)indent, "");
+	}
+	fprintf(out, "%s\n", text);
+}
+
 json_t *soda_machine_describe(void)
 {
 	char cpu[128], text[32];

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/conf/conf.h"
 
@@ -47,6 +48,9 @@ int soda_command_top(int argc, char **argv);
 		.offset = offsetof(struct options, member), __VA_ARGS__                            \
 	}
 
+/* The row of a command that prints one JSON object, by soda_json_print(). */
+#define JSON_OPTION OPTION("json", 'j', BOOL, json, .help = "Print one JSON object.")
+
 /*
  * Set *values from the defaults, then the environment, then the flags of argv.  Positional
  * arguments may stand between flags; at most max are put into args (which point into argv).
@@ -73,6 +77,12 @@ struct soda_tool_command {
  */
 int soda_tool_choose(const struct soda_tool_command *commands, const char *none, const char *usage,
 		     int argc, char **argv);
+
+/*
+ * Print text that begins in column `indent` and whose other lines do, too, and a line's end: in
+ * lines of at most so many columns, but for a word that is longer; columns: 0: in one line.
+ */
+void soda_tool_wrap(FILE *out, const char *text, unsigned indent, unsigned columns);
 
 /*
  * Describe this machine, for results.  A new reference: cpu, kernel, architecture, processors,

@@ -46,36 +46,17 @@ static bool is_coloured(void)
 	return isatty(STDOUT_FILENO) && (!no || !*no) && term && strcmp(term, "dumb");
 }
 
-/* Print text that begins in column `indent` and whose other lines do, too; columns: 0: one line. */
-static void print_wrapped(const char *text, unsigned indent, unsigned columns)
-{
-	while (columns && strlen(text) > columns - indent) {
-		size_t n = columns - indent;
-
-		while (n && text[n] != ' ')
-			n--;
-		if (!n) /* a word that is longer: at its end */
-			n = strcspn(text, " ");
-		printf("%.*s\n", (int)n, text);
-		text += n + (text[n] == ' ');
-		if (!*text)
-			return;
-		printf("%*s", (int)indent, "");
-	}
-	puts(text);
-}
-
 static void print_finding(const struct soda_finding *f, unsigned columns, bool coloured)
 {
 	bool colour = coloured && *colours[f->verdict];
 
 	printf("%s%-8s%s %-23s ", colour ? colours[f->verdict] : "", verdict_names[f->verdict],
 	       colour ? "\033[m" : "", f->check);
-	print_wrapped(f->found, INDENT, columns);
+	soda_tool_wrap(stdout, f->found, INDENT, columns);
 	if (!*f->advice)
 		return;
 	printf("%*s-> ", INDENT, "");
-	print_wrapped(f->advice, INDENT + 3, columns);
+	soda_tool_wrap(stdout, f->advice, INDENT + 3, columns);
 }
 
 /* The names of the checks with this verdict, one after the other. */

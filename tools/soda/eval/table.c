@@ -13,7 +13,7 @@ struct kind {
 	uint32_t valid, wanted;
 };
 
-/* What the sentence below the table sums up. */
+/* Numbers for the sentence below the table. */
 struct sum {
 	double least, most; /* slow-downs */
 	uint32_t rows, valid, wanted;

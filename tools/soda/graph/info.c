@@ -18,7 +18,7 @@ struct options {
 };
 
 static const struct soda_option option_table[] = {
-	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object."),
+	JSON_OPTION,
 	OPTION("weights", 0, BOOL, weights,
 	       .help = "Read the edges' weights, too, as soda graph convert --weights does: the "
 		       "least, the greatest, and their mean."),

@@ -50,7 +50,7 @@ static int make_switch(void)
 		       : 0;
 }
 
-/* In a process that is not needed any more: whoever leaves its namespace cannot come back. */
+/* In a process that is not needed any more: one that leaves its namespace cannot come back. */
 static bool try_all(void)
 {
 	int status = -1;

@@ -34,7 +34,7 @@ static const struct soda_option option_table[] = {
 		       "this user's that can be seen."),
 	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "5s", .min = 1,
 	       .max = 3600000, .help = "Longest wait for an answer of the server."),
-	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object."),
+	JSON_OPTION,
 };
 
 static const struct soda_conf conf = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a user of `soda run` could change, by the numbers of a run that has ended.  A table of rules
- * decides, each with its condition; advice.c has it.
+ * Advice for a user of `soda run`, by the numbers of a run that has ended.  A table of rules, each
+ * with its condition, decides; advice.c has it.
  */
 #ifndef SODA_TOOL_RUN_ADVICE_H
 #define SODA_TOOL_RUN_ADVICE_H
@@ -13,7 +13,7 @@
 /* A run: sums over all of its processes. */
 struct soda_run_facts {
 	uint64_t waited_ns;		   /* in faults, all threads together */
-	uint64_t threads_ns;		   /* what these threads had: soda_run_threads_ns() */
+	uint64_t threads_ns;		   /* their time: soda_run_threads_ns() */
 	uint64_t data;			   /* bytes of fabric memory, at most; 0: none was used */
 	uint64_t fetched, written, buffer; /* bytes */
 	uint64_t local; /* the most that one process was seen to have beside the buffer */
@@ -28,9 +28,9 @@ struct soda_run_facts {
 
 /*
  * How long threads worked or waited, of a process that lived so long, used so much processor time,
- * and in which so many threads waited so long in faults: never less than waited_ns.  Of one thread
- * it is the process's life.  Of several, which may have been there for a part of it only, no more
- * than their lives, and no more than what they are known to have done.
+ * and in which so many threads waited so long in faults: never less than waited_ns.  The time of
+ * one thread is the process's life.  The time of several, which may have been there for a part of
+ * it only, is no more than their lives, and no more than what they are known to have done.
  */
 uint64_t soda_run_threads_ns(uint64_t lived_ns, uint64_t cpu_ns, uint64_t waited_ns,
 			     uint32_t threads);

@@ -18,10 +18,18 @@ struct soda_run_end {
 	char *const *argv; /* the program's */
 	int status;	   /* its exit status, or 128 + its signal */
 	uint64_t took_ns;  /* from its start to its end */
-	uint64_t threshold,
-		local; /* --threshold; local 0: small blocks never go to fabric memory */
-	bool quiet;    /* say nothing where no fabric memory was used */
+	uint64_t threshold;
+	uint64_t local; /* 0: small blocks never go to fabric memory */
+	bool quiet;	/* say nothing where no fabric memory was used */
 };
+
+/* How many rows the tree has; there is no room for those of further processes. */
+static inline uint32_t soda_run_rows(const struct soda_tree *tree)
+{
+	uint32_t n = atomic_load(&tree->rows_n);
+
+	return n < SODA_TREE_ROWS ? n : SODA_TREE_ROWS;
+}
 
 /*
  * table.c: print on standard error what the processes did with fabric memory: of one all that it

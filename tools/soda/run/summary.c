@@ -8,19 +8,13 @@
 
 #include "base/conf/conf.h"
 #include "soda/base/json.h"
+#include "soda/base/tool.h"
 #include "soda/run/advice.h"
 #include "soda/run/results.h"
 
 enum { WIDTH = 96 }; /* of a line of text, at most */
 
-static uint32_t rows_of(const struct soda_tree *tree)
-{
-	uint32_t n = atomic_load(&tree->rows_n);
-
-	return n < SODA_TREE_ROWS ? n : SODA_TREE_ROWS;
-}
-
-/* How much was there: what was touched first, and not what the heap has reserved for it. */
+/* The bytes that were touched; not all that the heap has reserved for them. */
 static uint64_t data_of(const struct soda_tree_row *row)
 {
 	uint64_t touched = row->zero_fills * row->chunk_bytes;
@@ -81,31 +75,12 @@ static void gather(const struct soda_run_end *end, struct soda_run_facts *f)
 		.handler = mode && !strcmp(mode, "handler"),
 		.remote = is_remote(),
 	};
-	for (uint32_t i = 0; i < rows_of(tree); i++)
+	for (uint32_t i = 0; i < soda_run_rows(tree); i++)
 		add(f, &tree->rows[i]);
 	if (tree->budget)
 		f->buffer = (uint64_t)tree->budget;
-	if (!rows_of(tree))
+	if (!soda_run_rows(tree))
 		f->local = largest();
-}
-
-/* Words, in lines of at most WIDTH columns, all but the first one indented. */
-static void print_wrapped(const char *text, int indent)
-{
-	int at = indent;
-
-	while (*text) {
-		int n = (int)strcspn(text, " ");
-
-		if (at > indent && at + 1 + n > WIDTH) {
-			fprintf(stderr, "\n%*s", indent, "");
-			at = indent;
-		}
-		at += fprintf(stderr, "%s%.*s", at > indent ? " " : "", n, text);
-		text += n;
-		text += strspn(text, " ");
-	}
-	fputc('\n', stderr);
 }
 
 static double times(uint64_t bytes, uint64_t data)
@@ -141,7 +116,7 @@ void soda_run_summary(const struct soda_run_end *end)
 	n = soda_run_advise(&f, advice);
 	for (size_t i = 0; i < n; i++) {
 		fputs("  advice     ", stderr);
-		print_wrapped(advice[i].text, (int)strlen("  advice     "));
+		soda_tool_wrap(stderr, advice[i].text, (unsigned)strlen("  advice     "), WIDTH);
 	}
 }
 
@@ -194,7 +169,7 @@ void soda_run_summary_json(const struct soda_run_end *end)
 	struct soda_run_facts f;
 
 	gather(end, &f);
-	for (uint32_t i = 0; i < rows_of(end->tree); i++)
+	for (uint32_t i = 0; i < soda_run_rows(end->tree); i++)
 		json_array_append_new(processes, process_of(&end->tree->rows[i]));
 	json_object_set_new(all, "command", soda_json_command(end->argv));
 	json_object_set_new(all, "status", json_integer(end->status));

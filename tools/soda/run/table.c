@@ -60,7 +60,7 @@ void soda_run_table(const struct soda_run_end *end)
 {
 	const struct soda_tree *tree = end->tree;
 	uint32_t all = atomic_load(&tree->rows_n), programs = atomic_load(&tree->programs);
-	uint32_t n = all < SODA_TREE_ROWS ? all : SODA_TREE_ROWS;
+	uint32_t n = soda_run_rows(tree);
 	const struct soda_tree_row *only =
 		n == 1 && atomic_load(&tree->rows[0].written) == 2 ? &tree->rows[0] : NULL;
 	char peak[16], budget[16];

@@ -30,8 +30,6 @@ struct options {
 	OPTION("key-file", 'k', STRING, key_file, .arg = "FILE", .env = "SODA_SEAL_KEY_FILE",      \
 	       .help = "The key that the file was sealed with, of soda-seal-key(1).")
 
-#define JSON_OPTION OPTION("json", 'j', BOOL, json, .help = "Print one JSON object.")
-
 static const struct soda_option cat_table[] = { KEY_FILE_OPTION };
 static const struct soda_option show_table[] = {
 	KEY_FILE_OPTION,

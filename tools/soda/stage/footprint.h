@@ -6,7 +6,7 @@
  *   proportional sets   /proc/PID/smaps_rollup: pages that several processes have mapped count for
  *                       each of them by its part, so that sums over processes are true
  *   memfds              the blocks that tmpfs has allocated to files that a process has open and
- *                       that have no name in any folder, whoever has them mapped
+ *                       that have no name in any folder, mapped or not
  *
  * A page of a memfd that programs have mapped is in both: in the shared part of their sets, and in
  * the memfd's blocks.  Who adds them up takes the anonymous part and the blocks.

@@ -38,8 +38,6 @@ struct options {
 	       .help = "The key file of the tenant's programs (SODA_KEY_FILE). Default: NAME.key " \
 		       "here. " HELP)
 
-#define JSON_OPTION OPTION("json", 'j', BOOL, json, .help = "Print one JSON object.")
-
 static const struct soda_option add_table[] = {
 	FILE_OPTION,
 	JSON_OPTION,
@@ -251,7 +249,7 @@ static int derive(struct edit *e, const uint8_t root[SODA_KEY_BYTES], uint8_t ke
 
 /* Commands */
 
-/* What a command has done, for --json; new_key < 0: it has nothing to do with a key. */
+/* The change by a command, for --json; new_key < 0: it has nothing to do with a key. */
 static int print_change(struct edit *e, int new_key)
 {
 	json_t *o = json_pack("{ss ss}", "tenant", e->name, "server", e->file.server);

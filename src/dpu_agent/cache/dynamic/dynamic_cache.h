@@ -100,8 +100,7 @@ struct soda_cache_counts {
 	uint64_t entries;	/* linked now */
 };
 
-/* What has become of one owner's requests and entries, in bytes: whoever reads a word may take it
- * out. */
+/* The fate of one owner's requests and entries, in bytes. A reader of a word may take it out. */
 struct soda_cache_tally {
 	_Atomic uint64_t asked;	 /* by programs */
 	_Atomic uint64_t given;	 /* of them: hits, and late ones */

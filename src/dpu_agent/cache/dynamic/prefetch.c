@@ -110,11 +110,17 @@ static void drop_ghost(struct soda_prefetch *p, struct soda_owner *o)
 	o->ghost = NULL;
 }
 
+/* The i-th of those that no worker has taken. */
+static struct soda_fill *queued(const struct soda_prefetch *p, uint32_t i)
+{
+	return p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+}
+
 /* Entries of the owner that no worker has taken will not be fetched. */
 static void unwant_locked(struct soda_prefetch *p, uint32_t owner)
 {
 	for (uint32_t i = 0; i < p->queue_n; i++) {
-		struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+		struct soda_fill *fill = queued(p, i);
 
 		if (fill->owner == owner)
 			fill->cancelled = true;
@@ -522,7 +528,7 @@ static void show_line(struct soda_prefetch *p, struct soda_fill_server *server)
 	uint32_t first = SODA_CACHE_NONE;
 
 	for (uint32_t i = 0; i < p->queue_n && first == SODA_CACHE_NONE; i++) {
-		const struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+		const struct soda_fill *fill = queued(p, i);
 
 		if (fill->server == server && !fill->cancelled)
 			first = fill->slot;
@@ -535,8 +541,8 @@ static void show_line(struct soda_prefetch *p, struct soda_fill_server *server)
 }
 
 /* What is read for a view has its place in the store when it is read. */
-static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
-		  const struct plan *plan)
+static bool begin(struct soda_prefetch *p, struct soda_owner *o, struct soda_fill_server *server,
+		  const struct soda_cache_key *key, const struct plan *plan)
 {
 	struct soda_fill *fill = p->fills;
 
@@ -553,15 +559,15 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 	memcpy(fill->runs, plan->runs, sizeof(fill->runs));
 	fill->owner = key->owner;
 	fill->owner_serial = o->serial;
-	fill->server = server_of(p, o->s.name.at);
-	fill->server->queued++;
+	fill->server = server;
+	server->queued++;
 	fill->busy = true;
 	fill->cancelled = false;
 	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
 	p->begun++;
 	if (fill->slot != SODA_CACHE_NONE)
-		soda_cache_fill_queue(p->cache, fill->slot, &fill->server->line);
-	show_line(p, fill->server);
+		soda_cache_fill_queue(p->cache, fill->slot, &server->line);
+	show_line(p, server);
 	return true;
 }
 
@@ -592,7 +598,7 @@ static uint32_t most_queued(const struct soda_prefetch *p, const struct soda_fil
 	if (servers == 1)
 		return SODA_FILLS_QUEUED;
 	part = soda_cache_slots(p->cache) / 2 / servers;
-	part = part > p->per_server + 1 ? part - p->per_server : 1;
+	part = part > p->per_server ? part - p->per_server : 1;
 	return part < SODA_FILLS_QUEUED ? part : SODA_FILLS_QUEUED;
 }
 
@@ -607,7 +613,7 @@ static void make_room(struct soda_prefetch *p, const struct soda_fill_server *se
 	struct soda_fill *victim = NULL;
 
 	for (uint32_t i = 0; i < p->queue_n; i++) {
-		struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+		struct soda_fill *fill = queued(p, i);
 		uint32_t n = fill->server->queued;
 
 		if (fill->cancelled || fill->slot == SODA_CACHE_NONE || n < most ||
@@ -623,11 +629,10 @@ static void make_room(struct soda_prefetch *p, const struct soda_fill_server *se
 }
 
 /* Begin a fetch; how many bytes it reads, 0: the entry is there already, or there is no slot. */
-static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct soda_recent *item,
-		     const struct soda_cache_want *want)
+static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, struct soda_fill_server *server,
+		     const struct soda_recent *item, const struct soda_cache_want *want)
 {
 	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
-	const struct soda_fill_server *server = server_of(p, o->s.name.at);
 	struct plan plan;
 
 	if (server->pause || has_entry(p, o, &key) || !soda_guard_admit(&p->guard, &key) ||
@@ -643,7 +648,7 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct
 		return 0;
 	}
 	o->s.bytes_fetched += plan.bytes;
-	if (!begin(p, o, &key, &plan)) {
+	if (!begin(p, o, server, &key, &plan)) {
 		pay_back(p, o, plan.bytes);
 		make_room(p, server);
 		p->unwanted++;
@@ -717,7 +722,8 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 		 : o->ghost && soda_ghost_has(o->ghost, touch->key.entry))
 		hit = item->bytes;
 	for (uint32_t i = 0; i < n; i++)
-		fetched += real ? want(p, o, item, &wants[i]) : imagine(p, o, item, &wants[i]);
+		fetched +=
+			real ? want(p, o, server, item, &wants[i]) : imagine(p, o, item, &wants[i]);
 	if (server->pause)
 		server->pause--;
 	o->s.requests++;
@@ -813,17 +819,16 @@ static bool may_take(const struct soda_prefetch *p, const struct soda_fill *fill
 /* Take the i-th out of the queue. */
 static struct soda_fill *unqueue(struct soda_prefetch *p, uint32_t i)
 {
-	struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+	struct soda_fill *fill = queued(p, i);
 
 	for (; i; i--)
-		p->queue[(p->queue_head + i) % SODA_FILLS_MAX] =
-			p->queue[(p->queue_head + i - 1) % SODA_FILLS_MAX];
+		p->queue[(p->queue_head + i) % SODA_FILLS_MAX] = queued(p, i - 1);
 	p->queue_head = (p->queue_head + 1) % SODA_FILLS_MAX;
 	p->queue_n--;
 	return fill;
 }
 
-/* What requests have hidden since the fill was queued is not read, and paid back. */
+/* Sectors that requests have hidden since the fill was queued are not read, and are paid back. */
 static void start(struct soda_prefetch *p, struct soda_fill *fill)
 {
 	struct soda_owner *o = soda_owner_get(&p->owners, fill->owner);
@@ -845,7 +850,7 @@ static struct soda_fill *take(struct soda_prefetch *p)
 	uint32_t i = 0;
 
 	soda_lock_acquire(&p->lock);
-	while (i < p->queue_n && !may_take(p, p->queue[(p->queue_head + i) % SODA_FILLS_MAX]))
+	while (i < p->queue_n && !may_take(p, queued(p, i)))
 		i++;
 	if (i < p->queue_n) {
 		fill = unqueue(p, i);

@@ -198,7 +198,7 @@ static int meet(const struct vdata *c, struct soda_verbs_link *l, uint64_t deadl
 	return ret;
 }
 
-/* Whoever sleeps on the connection learns of its end. */
+/* A thread that sleeps on the connection learns of its end. */
 static int watch(const struct vdata *c, const struct soda_verbs_link *l)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
@@ -230,7 +230,7 @@ static int data_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda_
 		free(l);
 		return ret;
 	}
-	/* release: pairs with the acquire of whoever posts */
+	/* release: pairs with the acquire of the posting thread */
 	atomic_store_explicit(&c->keyed, l, memory_order_release);
 	return 0;
 }
@@ -793,7 +793,7 @@ static int idle(struct vdata *c)
 	return soda_verbs_link_ended(&c->link) ? -ECONNRESET : 0;
 }
 
-/* Whoever waits on the descriptor now is told of what comes, not of what is here. */
+/* A waiter on the descriptor is told of new completions, not of those that are here. */
 static int top_up(struct vdata *c, struct soda_done *done, int n, int max)
 {
 	if (!c->failed && soda_verbs_link_arm(&c->link) == 0)

@@ -173,7 +173,7 @@ static int watch(int epoll, int fd)
 	return fd >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* On the connecting side one descriptor for whoever waits with poll(2) of his own. */
+/* On the connecting side one descriptor for callers that wait with a poll(2) of their own. */
 static int open_fds(struct soda_verbs_link *l)
 {
 	int ret;

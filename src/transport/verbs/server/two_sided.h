@@ -6,7 +6,7 @@
  *   worker.c    threads: completions of their connections' requests and answers
  *   conn.c      one connection: its requests, their answers in order, its life
  *
- * A request arrives in the next buffer of the shared receive queue, whoever sent it.  That
+ * A request arrives in the next buffer of the shared receive queue, whichever client sent it.  That
  * of a READ goes back at once; that of a WRITE is the daemon's until soda_request_free,
  * and another one takes its place, as long as the pool may grow.  Where no buffer is
  * posted the clients' adapters try again until one is.  A client has at most
@@ -15,7 +15,7 @@
  * a buffer is held until it is written to the server, or by an answer that waits here, of
  * which there are fewer.
  *
- * Answers are sent from the daemon's memory by whoever has them (memory.h), or copied.
+ * Answers are sent from the daemon's memory by the thread that has them (memory.h), or copied.
  *
  * The thread of connection events makes connections and ends them: their queue pairs go
  * into error; once nobody looks at one and no request is pending, the queue pair is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The messages of `soda bench messages`, the same ones whoever carries them: each rank sends so
+ * The messages of `soda bench messages`, the same ones for each carrier: each rank sends so
  * many to ranks that random numbers name, itself among them.  Knows neither SODA nor MPI.
  */
 #ifndef SODA_BENCH_MESSAGES_LOAD_H

@@ -3,7 +3,7 @@
  * `soda bench seal`: what sealing costs, and whether it holds.
  *
  *   seal.c    options; rounds of two processes, of which one seals; the report
- *   attack.c  reads and changes a memory server's memory, as whoever has broken into it could
+ *   attack.c  reads and changes a memory server's memory, as somebody who has broken into it could
  *   victim.c  the process whose sealed object is attacked
  */
 #ifndef SODA_BENCH_SEAL_H
